@@ -1,0 +1,1 @@
+//! Corelog, the broker.

@@ -1,0 +1,2 @@
+//! The `corelog` command.
+fn main() {}

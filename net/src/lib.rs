@@ -1,0 +1,1 @@
+//! Connections and the Kafka wire protocol.

@@ -1,0 +1,1 @@
+//! Host checks and core/partition maps.
