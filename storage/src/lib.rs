@@ -1,1 +1,3 @@
 //! Partition logs on durable direct I/O.
+
+pub mod ids;
