@@ -127,12 +127,11 @@ impl ProducerId {
     /// "Not an idempotent producer".
     pub const NONE: Self = Self(-1);
 
-    /// Whether a batch with this id takes part in idempotence. Kafka compares with -1 alone: any other value,
-    /// other negatives included, counts as an id.
+    /// Whether a batch with this id takes part in idempotence. Every negative id means "none", as in Kafka.
     #[inline]
     #[must_use]
     pub const fn is_some(self) -> bool {
-        self.0 != Self::NONE.0
+        self.0 > Self::NONE.0
     }
 }
 

@@ -1,3 +1,4 @@
 //! Partition logs on durable direct I/O.
 
+pub mod batch;
 pub mod ids;
