@@ -1,0 +1,266 @@
+//! The seam between the executor and what it runs on: the ring, or the simulation.
+//!
+//! Holds: the operations, their completions, and the trait both drivers implement. Never touches: tasks, futures.
+
+use std::ffi::{OsString, c_char};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::ids::{Handle, OpToken, WakeTarget};
+use crate::net::RawConn;
+use crate::time::{Monotonic, UnixMillis};
+use crate::wake::RemoteWaker;
+
+/// How a file is opened. Build from [`OpenHow::read`], [`OpenHow::write`] or [`OpenHow::new`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenHow {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Make the file when it is missing.
+    pub create: bool,
+    /// Make the file, and fail with `AlreadyExists` when it is there.
+    pub create_new: bool,
+    /// Cut an existing file to length zero.
+    pub truncate: bool,
+    /// O_DIRECT: offsets, lengths and addresses must be aligned to the device's blocks.
+    pub direct: bool,
+    /// O_DIRECTORY: fail unless it is a directory.
+    pub directory: bool,
+    /// Permission bits of a file that is made.
+    pub mode: u32,
+}
+
+impl Default for OpenHow {
+    fn default() -> OpenHow {
+        OpenHow::new()
+    }
+}
+
+impl OpenHow {
+    /// Nothing set but the mode, 0o644.
+    pub const fn new() -> OpenHow {
+        OpenHow {
+            read: false,
+            write: false,
+            create: false,
+            create_new: false,
+            truncate: false,
+            direct: false,
+            directory: false,
+            mode: 0o644,
+        }
+    }
+
+    /// An existing file, for reading.
+    pub const fn read() -> OpenHow {
+        OpenHow {
+            read: true,
+            ..OpenHow::new()
+        }
+    }
+
+    /// An existing file, for reading and writing.
+    pub const fn write() -> OpenHow {
+        OpenHow {
+            read: true,
+            write: true,
+            ..OpenHow::new()
+        }
+    }
+
+    /// Also make the file when it is missing.
+    pub const fn create(mut self) -> OpenHow {
+        self.create = true;
+        self
+    }
+
+    /// Also make the file, which must not be there.
+    pub const fn create_new(mut self) -> OpenHow {
+        self.create_new = true;
+        self
+    }
+
+    /// Also cut the file to length zero.
+    pub const fn truncate(mut self) -> OpenHow {
+        self.truncate = true;
+        self
+    }
+
+    /// Also with O_DIRECT.
+    pub const fn direct(mut self) -> OpenHow {
+        self.direct = true;
+        self
+    }
+
+    /// Only a directory.
+    pub const fn directory(mut self) -> OpenHow {
+        self.directory = true;
+        self
+    }
+}
+
+/// What a write's completion promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// Nothing beyond "other readers see it".
+    None,
+    /// The bytes, and the length if the write extends the file, are on stable storage (RWF_DSYNC).
+    Dsync,
+}
+
+/// One operation as a driver gets it; the fields mean what their names say. Pointers stay valid until the token's last completion has been reaped.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Op {
+    /// Read at an offset.
+    Read {
+        handle: Handle,
+        buf: *mut u8,
+        len: u32,
+        offset: u64,
+    },
+    /// Vectored write at an offset.
+    Write {
+        handle: Handle,
+        iov: *const libc::iovec,
+        iov_len: u32,
+        offset: u64,
+        durability: Durability,
+    },
+    /// fsync, or fdatasync.
+    Fsync { handle: Handle, data_only: bool },
+    /// Reserve space (fallocate, mode 0: the length grows).
+    Allocate {
+        handle: Handle,
+        offset: u64,
+        len: u64,
+    },
+    /// Set the length.
+    Truncate { handle: Handle, len: u64 },
+    /// Open; the result is a handle.
+    Open { path: *const c_char, how: OpenHow },
+    /// Close a file or socket.
+    Close { handle: Handle },
+    /// Rename, replacing what is there.
+    Rename {
+        from: *const c_char,
+        to: *const c_char,
+    },
+    /// Remove a file, or an empty directory.
+    Unlink {
+        path: *const c_char,
+        directory: bool,
+    },
+    /// Make a directory.
+    Mkdir { path: *const c_char, mode: u32 },
+    /// Connect a socket made by [`Driver::socket`].
+    Connect {
+        handle: Handle,
+        addr: *const libc::sockaddr,
+        addr_len: libc::socklen_t,
+    },
+    /// Readiness for reading (of a listener: a waiting connection), reported again and again until cancelled. A
+    /// result is a mask of poll(2) bits; a completion with `more == false` ends it.
+    PollReadable { handle: Handle },
+    /// Vectored send of everything in the message, unless an error or the peer stops it.
+    Send {
+        handle: Handle,
+        msg: *const libc::msghdr,
+    },
+}
+
+/// What came of an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// Which operation.
+    pub token: OpToken,
+    /// A count or handle, or a negated errno.
+    pub result: i32,
+    /// Further completions follow for the same token.
+    pub more: bool,
+}
+
+/// How long [`Driver::park`] may sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Not at all: there is work.
+    Poll,
+    /// Until something completes, somebody wakes us, or this time comes ([`Monotonic::MAX`]: no limit).
+    Until(Monotonic),
+}
+
+/// One entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// File name without the folder.
+    pub name: OsString,
+    /// Whether it is a directory itself.
+    pub is_dir: bool,
+    /// Bytes of a file; unspecified for a directory.
+    pub len: u64,
+}
+
+/// What the executor runs on. One per shard, used by its thread only.
+pub trait Driver {
+    /// Starts an operation (or queues it: at the latest [`Driver::park`] starts it). Its completions are delivered by
+    /// [`Driver::reap`]; the last one has `more == false`. Failures are completions too.
+    ///
+    /// # Safety
+    /// Everything `op` points to must stay valid, and unchanged where the driver reads it and unread where it writes,
+    /// until the last completion of `token` has been reaped. No other operation in flight may have the same token.
+    unsafe fn submit(&mut self, token: OpToken, op: Op);
+    /// Asks for an operation to end early. Its last completion still comes, with ECANCELED or with its true result.
+    fn cancel(&mut self, token: OpToken);
+    /// Appends what has completed.
+    fn reap(&mut self, into: &mut Vec<Completion>);
+    /// Starts everything queued, then sleeps as `wait` says. `worked` tells whether this turn did anything (polled a
+    /// task or reaped a completion): the simulation moves time only when nobody does.
+    fn park(&mut self, wait: Wait, worked: bool);
+    /// Whether something has completed since the last reap: cheap, no system call; for spinning.
+    fn has_completions(&mut self) -> bool;
+    /// Starts everything queued, without waiting.
+    fn flush(&mut self);
+
+    /// Where peers send wake-ups for this driver.
+    fn wake_target(&self) -> WakeTarget;
+    /// Wakes a parked peer, at the latest when this driver parks.
+    fn wake_peer(&mut self, peer: WakeTarget);
+    /// A waker for threads that have no ring.
+    fn remote_waker(&mut self) -> io::Result<RemoteWaker>;
+
+    /// Reads the monotonic clock.
+    fn now(&mut self) -> Monotonic;
+    /// Reads the wall clock.
+    fn unix_ms(&mut self) -> UnixMillis;
+    /// Fills with random bytes: of cryptographic quality on the ring, from the seed in the simulation.
+    fn fill_random(&mut self, into: &mut [u8]);
+    /// Whether this is the simulation.
+    fn is_simulated(&self) -> bool;
+
+    /// Lists a directory, blocking; without "." and "..", in no particular order.
+    fn list_dir(&mut self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Length of an open file.
+    fn file_len(&mut self, handle: Handle) -> io::Result<u64>;
+    /// Closes at once, for when no op slot is free.
+    fn close_now(&mut self, handle: Handle);
+
+    /// Binds and listens; exclusive (no SO_REUSEPORT).
+    fn listen(&mut self, addr: SocketAddr, backlog: u32) -> io::Result<Handle>;
+    /// Takes a waiting connection; WouldBlock when there is none.
+    fn try_accept(&mut self, listener: Handle) -> io::Result<(RawConn, SocketAddr)>;
+    /// A fresh stream socket for connecting to `peer`.
+    fn socket(&mut self, peer: SocketAddr) -> io::Result<Handle>;
+    /// Makes a connection accepted elsewhere this driver's own.
+    fn adopt(&mut self, conn: RawConn) -> Handle;
+    /// Receives what is there; WouldBlock when nothing is, 0 at the end.
+    fn try_recv(&mut self, handle: Handle, into: &mut [u8]) -> io::Result<usize>;
+    /// Ends both directions: pending and later operations of either side see the end.
+    fn shutdown(&mut self, handle: Handle);
+    /// Own address of a listener or stream.
+    fn local_addr(&mut self, handle: Handle) -> io::Result<SocketAddr>;
+    /// The other side's address of a stream.
+    fn peer_addr(&mut self, handle: Handle) -> io::Result<SocketAddr>;
+}

@@ -1,0 +1,91 @@
+//! Whether a socket has something to read, without losing an edge.
+//!
+//! Holds: the state of one socket's standing readiness operation. Never touches: the bytes.
+//!
+//! The operation reports every edge while it stands. `ready` is set by a report and cleared only by whoever saw the
+//! socket empty (WouldBlock, or fewer bytes than asked for); an edge after that look is a new report, reaped later, so
+//! none is lost. Once the peer has closed, or the socket has failed, `ready` stays: there is always something to read
+//! then (the end, or the error).
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use crate::driver::Op;
+use crate::ids::{Handle, OpToken};
+use crate::reactor::Reactor;
+
+/// Poll bits after which the socket stays readable for good. Plain POLLHUP/POLLERR on streams, RDHUP: the peer closed.
+const FINAL_BITS: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) as i32;
+
+#[derive(Default)]
+pub(crate) struct Readiness {
+    ready: Cell<bool>,
+    last: Cell<bool>,
+    failed: Cell<i32>,
+    standing: Cell<Option<OpToken>>,
+    waiter: RefCell<Option<Waker>>,
+}
+
+impl Readiness {
+    /// A completion of the standing operation.
+    pub fn report(&self, result: i32, more: bool) {
+        if !more {
+            self.standing.set(None);
+        }
+        match result {
+            _ if result >= 0 => {
+                self.ready.set(true);
+                if result & FINAL_BITS != 0 {
+                    self.last.set(true);
+                }
+            }
+            // Cancelled by us or by the driver's shutdown; whoever still waits arms it again.
+            _ if -result == libc::ECANCELED => {}
+            _ => self.failed.set(-result),
+        }
+        let waiter = self.waiter.borrow_mut().take();
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+
+    /// Somebody looked and saw the socket empty.
+    pub fn seen_empty(&self) {
+        if !self.last.get() {
+            self.ready.set(false);
+        }
+    }
+
+    /// Waits until there may be something to read. One waiter at a time.
+    pub async fn readable(self: &Rc<Self>, reactor: &Reactor, handle: Handle) -> io::Result<()> {
+        poll_fn(|cx| {
+            if self.failed.get() != 0 {
+                return Poll::Ready(Err(io::Error::from_raw_os_error(self.failed.get())));
+            }
+            if self.ready.get() {
+                return Poll::Ready(Ok(()));
+            }
+            self.waiter.replace(Some(cx.waker().clone()));
+            if self.standing.get().is_none() {
+                // Full: noted, and polled again when a slot frees.
+                self.standing.set(reactor.begin_detached(
+                    Some(Rc::clone(self)),
+                    Op::PollReadable { handle },
+                    Some(cx.waker()),
+                ));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Ends the standing operation: it holds the socket open until then.
+    pub fn stop(&self, reactor: &Reactor) {
+        if let Some(token) = self.standing.take() {
+            reactor.0.driver.borrow_mut().cancel(token);
+        }
+    }
+}
