@@ -1,1 +1,4 @@
 //! Connections and the Kafka wire protocol.
+
+pub mod conn;
+pub mod wire;
