@@ -1,0 +1,67 @@
+# Starts, awaits and stops brokers.
+# Holds: the brokers of this run, by name: address, data folder, pid. Never touches: a process it did not start.
+
+declare -A BROKER_ADDRESS=() BROKER_DATA=() BROKER_PID=()
+BROKER_READY_SECONDS_MAX=60
+BROKER_STOP_SECONDS_MAX=20
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# A Kafka uuid: 16 bytes as url-safe base64 without padding (never starting with a dash, which tools take for an option).
+random_cluster_id() {
+  python3 -c 'import base64, os; print(base64.urlsafe_b64encode(b"\x41" + os.urandom(15)).decode().rstrip("="))'
+}
+
+# start_broker NAME corelog|kafka: a fresh data folder, a free loopback port, and it answers when this returns.
+start_broker() {
+  local name=$1 kind=$2 port
+  port=$(free_port)
+  BROKER_ADDRESS[$name]=127.0.0.1:$port
+  BROKER_DATA[$name]=$RUN_DATA/$name
+  mkdir -p "${BROKER_DATA[$name]}"
+  "launch_$kind" "$name" "$port" "${BROKER_DATA[$name]}"
+  if ! python3 "$INTEROP_ROOT/lib/ready.py" "$port" "${BROKER_PID[$name]}" "$BROKER_READY_SECONDS_MAX"; then
+    echo "the $kind broker \"$name\" did not become ready; its log ends with:" >&2
+    tail -n 40 "$LOGS/broker-$name.log" >&2
+    exit 1
+  fi
+}
+
+launch_corelog() {
+  local name=$1 port=$2 data=$3
+  "$BROKER_BIN" serve --listen "127.0.0.1:$port" --data-dir "$data" --shards 4 --set node.id=1 \
+    ${CORELOG_SETTINGS[@]+"${CORELOG_SETTINGS[@]}"} >"$LOGS/broker-$name.log" 2>&1 </dev/null &
+  BROKER_PID[$name]=$!
+}
+
+# One node that is broker and controller (KRaft); everything not said here is Kafka's default.
+launch_kafka() {
+  local name=$1 port=$2 data=$3 properties=$WORK/kafka-$1.properties classes logging
+  classes=$(java_classes kafka)
+  logging=(-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true)
+  sed -e "s|@PORT@|$port|g; s|@CONTROLLER_PORT@|$(free_port)|g; s|@DATA@|$data|" \
+    "$INTEROP_ROOT/kafka/server.properties" >"$properties"
+  java -Xmx128m -XX:TieredStopAtLevel=1 "${logging[@]}" -cp "$classes" kafka.tools.StorageTool \
+    format --standalone -t "$(random_cluster_id)" -c "$properties" \
+    >"$LOGS/broker-$name.log" 2>&1 || { cat "$LOGS/broker-$name.log" >&2; exit 1; }
+  java -Xmx512m -Xms128m -XX:+UseSerialGC "${logging[@]}" -cp "$classes" kafka.Kafka "$properties" \
+    >>"$LOGS/broker-$name.log" 2>&1 </dev/null &
+  BROKER_PID[$name]=$!
+}
+
+stop_brokers() {
+  local name pid waited
+  for name in "${!BROKER_PID[@]}"; do kill -TERM "${BROKER_PID[$name]}" 2>/dev/null || true; done
+  for name in "${!BROKER_PID[@]}"; do
+    pid=${BROKER_PID[$name]} waited=0
+    while kill -0 "$pid" 2>/dev/null && [ $waited -lt $((BROKER_STOP_SECONDS_MAX * 10)) ]; do
+      sleep 0.1
+      waited=$((waited + 1))
+    done
+    kill -KILL "$pid" 2>/dev/null && echo "the broker \"$name\" had to be killed" >&2
+    wait "$pid" 2>/dev/null || true
+    unset "BROKER_PID[$name]"
+  done
+}
