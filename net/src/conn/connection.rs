@@ -1,0 +1,307 @@
+//! One connection: receives frames, sends replies.
+//!
+//! Holds: the stream, the outbox and the two signals between reader and sender. Never touches: the meaning of frames,
+//! shards, the clock.
+//!
+//! Two tasks share a connection: the *reader* ([`Receiver::next_frame`], then handlers) and the *sender*
+//! ([`Connection::send_replies`]). The reader stops reading while the outbox has no room: that is the back-pressure a fast
+//! client gets. Either of them ends the other by [`Connection::close`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use corelog_reactor::{AlignedBuf, BufferPool, IoBufs, IoVecs, Notify, Reactor, Stream};
+use thiserror::Error;
+
+use super::frame::{FrameAssembler, FrameError};
+use super::outbox::{Item, Outbox, Reply, ReplySlot, StableBytes};
+
+/// Most bytes gathered into one send. Larger replies leave in several.
+const SEND_BYTES_MAX: usize = 1 << 20;
+/// Most bytes received from one connection before others get their turn.
+const VISIT_BYTES_MAX: usize = 1 << 20;
+
+/// A connection and its replies.
+pub struct Connection<S> {
+    stream: Stream,
+    peer: SocketAddr,
+    outbox: RefCell<Outbox<S>>,
+    /// The sender waits here for a reply whose turn has come.
+    ready: Notify,
+    /// The reader waits here for room, or for all answers.
+    room: Notify,
+    closed: Cell<bool>,
+}
+
+/// What a send moved, for the metrics of whoever drives the connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    /// Replies that left whole.
+    pub replies: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl<S: StableBytes> Connection<S> {
+    /// A connection on `stream` with at most `requests_max` requests that are read and not yet answered and sent.
+    pub fn new(stream: Stream, peer: SocketAddr, requests_max: usize) -> Rc<Self> {
+        Rc::new(Connection {
+            stream,
+            peer,
+            outbox: RefCell::new(Outbox::new(requests_max)),
+            ready: Notify::new(),
+            room: Notify::new(),
+            closed: Cell::new(false),
+        })
+    }
+
+    /// The other side.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Ends both directions. Replies not yet sent are dropped; answers that still come are ignored.
+    pub fn close(&self) {
+        if !self.closed.replace(true) {
+            self.stream.shutdown();
+            self.ready.notify();
+            self.room.notify();
+        }
+    }
+
+    /// Whether [`Self::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Takes the next place in request order, waiting for room. `None` if the connection was closed meanwhile.
+    pub async fn reserve(&self) -> Option<ReplySlot> {
+        while !self.closed.get() {
+            if self.outbox.borrow().has_room() {
+                return Some(self.outbox.borrow_mut().reserve());
+            }
+            self.room.notified().await;
+        }
+        None
+    }
+
+    /// Waits until every request read so far has its answer. Returns whether the connection is still open.
+    pub async fn all_answered(&self) -> bool {
+        while !self.closed.get() && !self.outbox.borrow().all_answered() {
+            self.room.notified().await;
+        }
+        !self.closed.get()
+    }
+
+    /// Answers a request.
+    pub fn fill(&self, slot: ReplySlot, reply: Reply<S>) {
+        let leaves = self.outbox.borrow_mut().fill(slot, reply);
+        self.after_settling(leaves);
+    }
+
+    /// A request gets no reply.
+    pub fn skip(&self, slot: ReplySlot) {
+        let leaves = self.outbox.borrow_mut().skip(slot);
+        self.after_settling(leaves);
+    }
+
+    fn after_settling(&self, leaves: bool) {
+        if leaves {
+            self.ready.notify();
+        }
+        if self.outbox.borrow().all_answered() {
+            self.room.notify();
+        }
+    }
+
+    /// The sender: sends replies as their turn comes, several in one call where they are small; returns when the
+    /// connection is closed.
+    ///
+    /// # Errors
+    /// What the socket said. The connection is to be closed then.
+    pub async fn send_replies(&self, mut sent: impl FnMut(Sent)) -> io::Result<()> {
+        let mut batch = SendBatch { items: VecDeque::new(), offset: 0 };
+        loop {
+            let replies = self.gather(&mut batch);
+            if batch.items.is_empty() {
+                if self.closed.get() {
+                    return Ok(());
+                }
+                self.ready.notified().await;
+                continue;
+            }
+            let mut bytes = 0;
+            while !batch.items.is_empty() {
+                let (result, back) = self.stream.send(batch).await;
+                batch = back;
+                let count = result?;
+                if count == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                batch.advance(count);
+                bytes += count as u64;
+            }
+            sent(Sent { replies, bytes });
+            self.room.notify();
+        }
+    }
+
+    fn gather(&self, batch: &mut SendBatch<S>) -> u64 {
+        let mut outbox = self.outbox.borrow_mut();
+        let (mut replies, mut bytes) = (0, 0);
+        while bytes < SEND_BYTES_MAX {
+            let Some(reply) = outbox.pop_ready() else { break };
+            replies += 1;
+            bytes += reply.head.len();
+            batch.items.push_back(Item::Bytes(reply.head));
+            for item in reply.rest {
+                bytes += item.as_slice().len();
+                batch.items.push_back(item);
+            }
+        }
+        replies
+    }
+}
+
+/// What one send lends to the kernel.
+struct SendBatch<S> {
+    items: VecDeque<Item<S>>,
+    /// Bytes of the first item that have left already.
+    offset: usize,
+}
+
+impl<S: StableBytes> SendBatch<S> {
+    fn advance(&mut self, mut count: usize) {
+        while let Some(first) = self.items.front() {
+            let left = first.as_slice().len() - self.offset;
+            if count < left {
+                self.offset += count;
+                return;
+            }
+            count -= left;
+            self.offset = 0;
+            self.items.pop_front();
+        }
+        assert_eq!(count, 0, "the kernel sent {count} bytes more than it was given");
+    }
+}
+
+// SAFETY: every item is `StableBytes` (or `Bytes`): moving the batch moves no byte of it, and nothing changes them.
+unsafe impl<S: StableBytes> IoBufs for SendBatch<S> {
+    fn expose(&self, into: &mut IoVecs) {
+        let mut skip = self.offset;
+        for item in &self.items {
+            if !into.push(&item.as_slice()[skip..]) {
+                return;
+            }
+            skip = 0;
+        }
+    }
+}
+
+/// Why no further frame will come.
+#[derive(Debug, Error)]
+pub enum ReceiveError {
+    /// The bytes are no frames.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The stream ended inside a frame.
+    #[error("the connection ended inside a frame")]
+    Truncated,
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The reading side of one connection.
+pub struct Receiver {
+    assembler: FrameAssembler,
+    frames: VecDeque<Bytes>,
+    /// Bytes received through the shared buffer that found no memory; at most that buffer's size, empty otherwise.
+    held: Vec<u8>,
+    visit_bytes: usize,
+}
+
+impl Receiver {
+    /// A receiver that refuses frames above `frame_bytes_max`.
+    pub fn new(frame_bytes_max: usize) -> Self {
+        Receiver { assembler: FrameAssembler::new(frame_bytes_max), frames: VecDeque::new(), held: Vec::new(), visit_bytes: 0 }
+    }
+
+    /// The next frame that is already here, without looking at the socket.
+    pub fn buffered(&mut self) -> Option<Bytes> {
+        self.frames.pop_front()
+    }
+
+    /// The next frame; `None` at the orderly end of the stream. Small frames come through `shared`, the receive buffer
+    /// that all connections of this core use in turn (it is never held across a wait).
+    ///
+    /// # Errors
+    /// [`ReceiveError`]. With [`FrameError::NoMemory`] the frame is kept and the call may be repeated later.
+    pub async fn next_frame<S: StableBytes>(
+        &mut self,
+        connection: &Connection<S>,
+        shared: &RefCell<AlignedBuf>,
+        reactor: &Reactor,
+    ) -> Result<Option<Bytes>, ReceiveError> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                return Ok(Some(frame));
+            }
+            if connection.is_closed() {
+                return Ok(None);
+            }
+            match self.receive(connection, shared, reactor.pool()) {
+                Ok(true) => {
+                    if self.visit_bytes >= VISIT_BYTES_MAX {
+                        // Receiving by readiness is unfair under saturation: let the others have their turn.
+                        self.visit_bytes = 0;
+                        reactor.yield_now().await;
+                    }
+                }
+                Ok(false) if self.assembler.mid_frame() => return Err(ReceiveError::Truncated),
+                Ok(false) => return Ok(None),
+                Err(ReceiveError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.visit_bytes = 0;
+                    connection.stream.readable().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One non-blocking receive. Returns whether the stream goes on.
+    fn receive<S: StableBytes>(
+        &mut self,
+        connection: &Connection<S>,
+        shared: &RefCell<AlignedBuf>,
+        pool: &BufferPool,
+    ) -> Result<bool, ReceiveError> {
+        let frames = &mut self.frames;
+        if !self.held.is_empty() {
+            let mut bytes = &self.held[..];
+            let result = self.assembler.feed(&mut bytes, pool, |frame| frames.push_back(frame));
+            self.held = bytes.to_vec();
+            result?;
+            return Ok(true);
+        }
+        if let Some(room) = self.assembler.direct_room(pool)? {
+            let count = connection.stream.try_recv(room)?;
+            self.visit_bytes += count;
+            frames.extend(self.assembler.received(count));
+            return Ok(count > 0);
+        }
+        let mut shared = shared.borrow_mut();
+        let count = connection.stream.try_recv(&mut shared)?;
+        self.visit_bytes += count;
+        let mut bytes = &shared[..count];
+        let result = self.assembler.feed(&mut bytes, pool, |frame| frames.push_back(frame));
+        self.held.extend_from_slice(bytes);
+        result?;
+        Ok(count > 0)
+    }
+}

@@ -1,0 +1,277 @@
+//! Cuts a connection's byte stream into Kafka frames (4-byte big-endian length, then that many bytes).
+//!
+//! Holds: the bytes of one connection that don't make a whole frame yet. Never touches: sockets, what is in a frame.
+//!
+//! Two ways lead in. Small frames arrive through the shard's shared receive buffer and are copied out whole, so an idle
+//! connection owns no buffer. Once a frame is known to be longer than what has arrived, its own buffer takes the rest
+//! straight from the socket: [`FrameAssembler::direct_room`]. That buffer grows with what *has* arrived, never with what
+//! the length claims: four bytes from a stranger reserve nothing.
+
+use bytes::Bytes;
+use corelog_reactor::{AlignedBuf, BufferPool};
+use thiserror::Error;
+
+use crate::wire;
+use crate::wire::frame::SIZE_BYTES;
+
+/// The first buffer of a frame that did not arrive at once.
+const FIRST_BUFFER_BYTES: usize = 4096;
+/// How a frame's buffer grows: as soon as it is full, to this many times its size.
+const GROWTH: usize = 4;
+
+/// Why a connection's bytes can't be cut into frames.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum FrameError {
+    /// The bytes are no Kafka frames. The connection is closed: there is no way to find the next frame's start.
+    #[error(transparent)]
+    NotKafka(#[from] wire::frame::FrameError),
+    /// The core's buffer budget is used up. Nothing is lost: the frame goes on when there is memory.
+    #[error("no buffer memory left on this core for a frame of {0} bytes")]
+    NoMemory(usize),
+}
+
+/// A frame that is arriving into a buffer of its own.
+#[derive(Debug)]
+struct Arriving {
+    buf: AlignedBuf,
+    /// Bytes of the frame (without its length field) that have arrived.
+    filled: usize,
+    /// Bytes of the whole frame.
+    total: usize,
+}
+
+/// The frame cutter of one connection.
+#[derive(Debug)]
+pub struct FrameAssembler {
+    limit: usize,
+    /// Up to four bytes of a length that arrived in pieces.
+    size: [u8; SIZE_BYTES],
+    size_filled: usize,
+    arriving: Option<Arriving>,
+}
+
+/// Owner that lets a pooled buffer travel as [`Bytes`].
+struct PooledFrame {
+    buf: AlignedBuf,
+    len: usize,
+}
+
+impl AsRef<[u8]> for PooledFrame {
+    fn as_ref(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+}
+
+impl FrameAssembler {
+    /// A cutter that refuses frames above `limit` bytes (`socket.request.max.bytes`).
+    pub fn new(limit: usize) -> Self {
+        FrameAssembler { limit, size: [0; SIZE_BYTES], size_filled: 0, arriving: None }
+    }
+
+    /// Whether a frame has begun and not ended (a close now is a truncated frame).
+    pub fn mid_frame(&self) -> bool {
+        self.size_filled > 0 || self.arriving.is_some()
+    }
+
+    /// Takes bytes that arrived through the shared buffer off the front of `bytes`; calls `each` with every frame that
+    /// became whole.
+    ///
+    /// # Errors
+    /// [`FrameError`]. After [`FrameError::NoMemory`], what could not be taken is still in `bytes`; feed it again later.
+    pub fn feed(
+        &mut self,
+        bytes: &mut &[u8],
+        pool: &BufferPool,
+        mut each: impl FnMut(Bytes),
+    ) -> Result<(), FrameError> {
+        loop {
+            if let Some(arriving) = &mut self.arriving {
+                arriving.append(bytes, pool)?;
+                match self.take_whole() {
+                    Some(frame) => each(frame),
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            let missing = split_front(bytes, SIZE_BYTES - self.size_filled);
+            self.size[self.size_filled..self.size_filled + missing.len()].copy_from_slice(missing);
+            self.size_filled += missing.len();
+            if self.size_filled < SIZE_BYTES {
+                return Ok(());
+            }
+            let total = wire::frame::body_bytes(self.size, self.limit)?;
+            if bytes.len() >= total {
+                each(Bytes::copy_from_slice(split_front(bytes, total)));
+            } else {
+                let first = FIRST_BUFFER_BYTES.max(bytes.len()).min(total);
+                self.arriving = Some(Arriving { buf: take_buffer(pool, first, total)?, filled: 0, total });
+            }
+            self.size_filled = 0;
+        }
+    }
+
+    /// Room for the next bytes of the frame that is arriving, to receive straight into; `None` between frames.
+    ///
+    /// # Errors
+    /// [`FrameError::NoMemory`] when the frame's buffer can't grow now. The connection may try again later.
+    pub fn direct_room(&mut self, pool: &BufferPool) -> Result<Option<&mut [u8]>, FrameError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        if arriving.filled == arriving.buf.capacity() {
+            arriving.grow(pool)?;
+        }
+        let end = arriving.buf.capacity().min(arriving.total);
+        Ok(Some(&mut arriving.buf[arriving.filled..end]))
+    }
+
+    /// `bytes` more have been received into [`Self::direct_room`]; returns the frame if it is whole now.
+    pub fn received(&mut self, bytes: usize) -> Option<Bytes> {
+        if let Some(arriving) = &mut self.arriving {
+            arriving.filled += bytes;
+            assert!(
+                arriving.filled <= arriving.total,
+                "received {} bytes of a frame of {}",
+                arriving.filled,
+                arriving.total
+            );
+        }
+        self.take_whole()
+    }
+
+    fn take_whole(&mut self) -> Option<Bytes> {
+        let whole = self.arriving.take_if(|arriving| arriving.filled == arriving.total)?;
+        Some(Bytes::from_owner(PooledFrame { buf: whole.buf, len: whole.total }))
+    }
+}
+
+impl Arriving {
+    /// Takes what belongs to this frame off the front of `bytes`.
+    fn append(&mut self, bytes: &mut &[u8], pool: &BufferPool) -> Result<(), FrameError> {
+        loop {
+            let room = self.buf.capacity().min(self.total) - self.filled;
+            let part = split_front(bytes, room);
+            self.buf[self.filled..self.filled + part.len()].copy_from_slice(part);
+            self.filled += part.len();
+            if bytes.is_empty() || self.filled == self.total {
+                return Ok(());
+            }
+            self.grow(pool)?;
+        }
+    }
+
+    /// Moves to a larger buffer: at most [`GROWTH`] times what has arrived, at most the frame.
+    fn grow(&mut self, pool: &BufferPool) -> Result<(), FrameError> {
+        let next = self.buf.capacity().saturating_mul(GROWTH).min(self.total);
+        let mut larger = take_buffer(pool, next, self.total)?;
+        larger[..self.filled].copy_from_slice(&self.buf[..self.filled]);
+        self.buf = larger;
+        Ok(())
+    }
+}
+
+/// Cuts at most `count` bytes off the front.
+fn split_front<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (front, rest) = bytes.split_at(count.min(bytes.len()));
+    *bytes = rest;
+    front
+}
+
+/// A buffer of at least `bytes`, all of its capacity in use.
+fn take_buffer(pool: &BufferPool, bytes: usize, total: usize) -> Result<AlignedBuf, FrameError> {
+    let mut buf = pool.take(bytes).map_err(|_| FrameError::NoMemory(total))?;
+    let capacity = buf.capacity();
+    buf.set_len(capacity);
+    Ok(buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 1 << 20;
+
+    fn framed(body: &[u8]) -> Vec<u8> {
+        [&(body.len() as u32).to_be_bytes()[..], body].concat()
+    }
+
+    fn feed_all(assembler: &mut FrameAssembler, pool: &BufferPool, bytes: &[u8], piece: usize) -> Vec<Bytes> {
+        let mut frames = Vec::new();
+        for mut chunk in bytes.chunks(piece) {
+            let chunk = &mut chunk;
+            assembler.feed(chunk, pool, |frame| frames.push(frame)).expect("well-formed frames");
+        }
+        frames
+    }
+
+    #[test]
+    fn frames_come_out_whole_however_the_bytes_are_cut() {
+        let pool = BufferPool::new(1 << 22);
+        let bodies: Vec<Vec<u8>> =
+            [0, 1, 3, 5000, 70_000, 0, 12].iter().map(|len| (0..*len).map(|i| i as u8).collect()).collect();
+        let stream: Vec<u8> = bodies.iter().flat_map(|body| framed(body)).collect();
+        for piece in [1, 2, 3, 7, 4096, 65_536, stream.len()] {
+            let mut assembler = FrameAssembler::new(LIMIT);
+            let frames = feed_all(&mut assembler, &pool, &stream, piece);
+            assert!(!assembler.mid_frame());
+            assert_eq!(frames.iter().map(|f| f.to_vec()).collect::<Vec<_>>(), bodies, "pieces of {piece}");
+        }
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_large_frame_is_received_straight_into_its_own_buffer() {
+        let pool = BufferPool::new(1 << 22);
+        let body: Vec<u8> = (0..100_000u32).map(|i| (i * 7) as u8).collect();
+        let stream = framed(&body);
+        let mut assembler = FrameAssembler::new(LIMIT);
+        assembler.feed(&mut &stream[..100], &pool, |_| panic!("not whole yet")).expect("a beginning");
+        let mut at = 100;
+        let frame = loop {
+            let room = assembler.direct_room(&pool).expect("memory").expect("mid-frame");
+            let count = room.len().min(stream.len() - at).min(10_000);
+            room[..count].copy_from_slice(&stream[at..at + count]);
+            at += count;
+            if let Some(frame) = assembler.received(count) {
+                break frame;
+            }
+        };
+        assert_eq!(frame, body);
+        assert!(assembler.direct_room(&pool).expect("memory").is_none());
+    }
+
+    #[test]
+    fn four_bytes_from_a_stranger_reserve_no_more_than_a_page() {
+        let pool = BufferPool::new(1 << 28);
+        let mut assembler = FrameAssembler::new(100 << 20);
+        assembler.feed(&mut &(100u32 << 20).to_be_bytes()[..], &pool, |_| panic!("no frame")).expect("within the limit");
+        assembler.feed(&mut &[1][..], &pool, |_| panic!("no frame")).expect("one byte");
+        assert!(pool.in_use() <= 4096, "{} bytes reserved", pool.in_use());
+    }
+
+    #[test]
+    fn a_frame_that_finds_no_memory_goes_on_when_there_is_some() {
+        let pool = BufferPool::new(16 << 10);
+        let held = pool.take(12 << 10).expect("the whole budget");
+        let body = vec![9; 9000];
+        let mut assembler = FrameAssembler::new(LIMIT);
+        let stream = framed(&body);
+        let mut bytes = &stream[..5000];
+        let starved = assembler.feed(&mut bytes, &pool, |_| panic!("no frame"));
+        assert_eq!(starved, Err(FrameError::NoMemory(9000)));
+        let left = bytes.to_vec();
+        drop(held);
+        let mut frames = Vec::new();
+        for mut part in [&left[..], &stream[5000..]] {
+            assembler.feed(&mut part, &pool, |frame| frames.push(frame)).expect("memory now");
+        }
+        assert_eq!(frames, [Bytes::from(body)]);
+    }
+
+    #[test]
+    fn sizes_outside_the_limit_are_refused() {
+        let pool = BufferPool::new(1 << 20);
+        for bytes in [[0xff, 0xff, 0xff, 0xff], [0x7f, 0xff, 0xff, 0xff], *b"GET ", [0x16, 3, 1, 2]] {
+            let result = FrameAssembler::new(LIMIT).feed(&mut &bytes[..], &pool, |_| panic!("no frame"));
+            assert!(matches!(result, Err(FrameError::NotKafka(_))), "{bytes:?}: {result:?}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Connections: frames in, replies out, in request order.
+//!
+//! Holds: [`frame`] (bytes to frames), [`outbox`] (replies in order), [`connection`] (both on one stream). Never touches:
+//! what a frame says, partitions, the clock.
+
+pub mod connection;
+pub mod frame;
+pub mod outbox;
+
+pub use connection::{Connection, ReceiveError, Receiver, Sent};
+pub use frame::{FrameAssembler, FrameError};
+pub use outbox::{Item, Outbox, Reply, ReplySlot, StableBytes};
