@@ -1,0 +1,345 @@
+//! A data folder: its lock, its identity, the checkpoints in it, and what a crash or a deletion left behind.
+//!
+//! Holds: what happens to a data folder before any log in it opens. Never touches: logs.
+//!
+//! ```text
+//! <data>/.lock                    held with flock(2) for as long as the broker runs; the holder's pid
+//!        meta.properties          cluster, node and folder id (Kafka's format)
+//!        log-checkpoint           all shards' checkpoints as merged at the last start
+//!        log-checkpoint.<shard>   what a shard has written since
+//!        .spare/                  pre-written spare segments
+//!        <topic>-<partition>/     one log
+//!        *-delete/                being removed
+//! ```
+
+use super::checkpoint::{CheckpointError, CheckpointSet, LogKey};
+use super::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
+use super::meta::{META_PROPERTIES, MetaError, MetaProperties};
+use super::remove::DELETE_SUFFIX;
+use super::spare::SPARE_FOLDER;
+use corelog_reactor::{DirEntry, Reactor, ShardId};
+use std::fs::TryLockError;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the lock file, as Kafka's.
+pub const LOCK_FILE: &str = ".lock";
+/// Name of the merged checkpoint; each shard's own has the shard's number behind a dot.
+pub const CHECKPOINT_FILE: &str = "log-checkpoint";
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// Another process holds it.
+    #[error(
+        "{path} is in use by process {holder}: stop that broker, or give this one a data folder of its own"
+    )]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+        /// The pid in the lock file, as it stands there.
+        holder: String,
+    },
+    /// `meta.properties` is damaged.
+    #[error("{path}: {error}; restore the file, or move the folder away to start afresh")]
+    Meta {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: MetaError,
+    },
+    /// A checkpoint is damaged. It says what was deleted, so it is not ignored.
+    #[error(
+        "{path}: {error}; removing the file makes recovery read everything, and records deleted by DeleteRecords come back"
+    )]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: CheckpointError,
+    },
+    /// The disk failed, or a permission is missing.
+    #[error("{path}: cannot {what}: {error}")]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// How it failed.
+        error: io::Error,
+    },
+}
+
+/// A data folder that is ours.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    meta: Option<MetaProperties>,
+    checkpoints: Arc<CheckpointSet>,
+    leftovers: Vec<PathBuf>,
+    logs: Vec<String>,
+    // Held for its flock; closing it lets go. None in the simulation.
+    _lock: Option<std::fs::File>,
+}
+
+impl DataDir {
+    /// Takes the folder: makes it if it is missing, locks it, merges the shards' checkpoints, moves what was left over
+    /// out of the way. To be called once, before any shard opens a log in it.
+    ///
+    /// # Errors
+    /// See [`DataDirError`].
+    pub async fn open(reactor: &Reactor, path: &Path) -> Result<Self, DataDirError> {
+        let io = |what| {
+            move |error| DataDirError::Io {
+                path: path.to_path_buf(),
+                what,
+                error,
+            }
+        };
+        make_folders(reactor, path).await.map_err(io("make it"))?;
+        let lock = if reactor.is_simulated() {
+            None
+        } else {
+            Some(lock(path)?)
+        };
+        let entries = reactor.list_dir(path).map_err(io("list it"))?;
+        let meta = read_meta(reactor, path, &entries).await?;
+        let logs: Vec<String> = entries
+            .iter()
+            .filter(|e| e.is_dir)
+            .filter_map(|e| e.name.to_str())
+            .filter(|name| !name.starts_with('.') && !name.ends_with(DELETE_SUFFIX))
+            .map(str::to_owned)
+            .collect();
+        let checkpoints = merge_checkpoints(reactor, path, &entries, &logs).await?;
+        let leftovers = set_leftovers_aside(reactor, path, &entries)
+            .await
+            .map_err(io("clean it up"))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            meta,
+            checkpoints: Arc::new(checkpoints),
+            leftovers,
+            logs,
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whose data it holds; `None` in a new folder.
+    #[must_use]
+    pub fn meta(&self) -> Option<&MetaProperties> {
+        self.meta.as_ref()
+    }
+
+    /// Writes whose data it holds; durable when it returns.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub async fn set_meta(
+        &mut self,
+        reactor: &Reactor,
+        meta: MetaProperties,
+    ) -> Result<(), DataDirError> {
+        let path = self.path.join(META_PROPERTIES);
+        replace_file(reactor, &path, meta.encode())
+            .await
+            .map_err(|error| DataDirError::Io {
+                path,
+                what: "write it",
+                error,
+            })?;
+        self.meta = Some(meta);
+        Ok(())
+    }
+
+    /// The shards' checkpoints, merged; for every shard's `StorageEnv`.
+    #[must_use]
+    pub fn checkpoints(&self) -> Arc<CheckpointSet> {
+        self.checkpoints.clone()
+    }
+
+    /// Names of the log folders there are.
+    #[must_use]
+    pub fn logs(&self) -> &[String] {
+        &self.logs
+    }
+
+    /// Folders to be removed in the background, by one shard (`StorageEnv::remove_leftovers`).
+    #[must_use]
+    pub fn leftovers(&self) -> &[PathBuf] {
+        &self.leftovers
+    }
+}
+
+/// Where a shard writes its checkpoint.
+#[must_use]
+pub fn checkpoint_path(data: &Path, shard: ShardId) -> PathBuf {
+    data.join(format!("{CHECKPOINT_FILE}.{shard}"))
+}
+
+/// Makes the folder and what is missing above it; each new entry is synced.
+async fn make_folders(reactor: &Reactor, path: &Path) -> io::Result<()> {
+    let mut missing = Vec::new();
+    let mut at = Some(path);
+    while let Some(folder) = at.filter(|f| !f.as_os_str().is_empty()) {
+        if reactor.list_dir(folder).is_ok() {
+            break;
+        }
+        missing.push(folder);
+        at = folder.parent();
+    }
+    for folder in missing.into_iter().rev() {
+        mkdir_if_missing(reactor, folder).await?;
+        if let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) {
+            reactor.sync_dir(parent).await?;
+        }
+    }
+    Ok(())
+}
+
+fn lock(data: &Path) -> Result<std::fs::File, DataDirError> {
+    let path = data.join(LOCK_FILE);
+    let io = |what| {
+        let path = path.clone();
+        move |error| DataDirError::Io { path, what, error }
+    };
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(io("open it"))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only for the message: whoever holds the lock wrote its pid.
+            let _ = file.read_to_string(&mut holder);
+            return Err(DataDirError::Locked {
+                path: data.to_path_buf(),
+                holder: holder.trim().to_owned(),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(io("lock it")(error)),
+    }
+    file.set_len(0).map_err(io("write it"))?;
+    file.rewind().map_err(io("write it"))?;
+    writeln!(file, "{}", std::process::id()).map_err(io("write it"))?;
+    Ok(file)
+}
+
+async fn read_meta(
+    reactor: &Reactor,
+    data: &Path,
+    entries: &[DirEntry],
+) -> Result<Option<MetaProperties>, DataDirError> {
+    if !entries.iter().any(|e| e.name == META_PROPERTIES) {
+        return Ok(None);
+    }
+    let path = data.join(META_PROPERTIES);
+    let bytes = match read_file(reactor, &path).await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            return Err(DataDirError::Io {
+                path,
+                what: "read it",
+                error,
+            });
+        }
+    };
+    match MetaProperties::decode(&bytes) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(error) => Err(DataDirError::Meta { path, error }),
+    }
+}
+
+/// Reads all checkpoint files into one, writes that durably, and only then removes the shards' files: a crash between
+/// merges the same entries again.
+async fn merge_checkpoints(
+    reactor: &Reactor,
+    data: &Path,
+    entries: &[DirEntry],
+    logs: &[String],
+) -> Result<CheckpointSet, DataDirError> {
+    let names: Vec<&str> = entries
+        .iter()
+        .filter_map(|e| e.name.to_str())
+        .filter(|name| name.starts_with(CHECKPOINT_FILE) && !name.ends_with(SCRATCH_SUFFIX))
+        .collect();
+    let mut merged = CheckpointSet::default();
+    for name in &names {
+        let path = data.join(name);
+        let bytes = match read_file(reactor, &path).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                return Err(DataDirError::Io {
+                    path,
+                    what: "read it",
+                    error,
+                });
+            }
+        };
+        match CheckpointSet::decode(&bytes) {
+            Ok(set) => merged.merge(set),
+            Err(error) => return Err(DataDirError::Checkpoint { path, error }),
+        }
+    }
+    // Entries of logs that were deleted would stay for ever otherwise.
+    merged.retain(|key: &LogKey, entry| {
+        let folder = format!("{}-{}", entry.topic, key.partition);
+        logs.contains(&folder)
+    });
+    let io = |what| {
+        move |error| DataDirError::Io {
+            path: data.join(CHECKPOINT_FILE),
+            what,
+            error,
+        }
+    };
+    replace_file(reactor, &data.join(CHECKPOINT_FILE), merged.encode())
+        .await
+        .map_err(io("write it"))?;
+    for name in names.iter().filter(|name| **name != CHECKPOINT_FILE) {
+        unlink_if_there(reactor, &data.join(name))
+            .await
+            .map_err(io("remove the shards' files beside it"))?;
+    }
+    reactor.sync_dir(data).await.map_err(io("sync its folder"))?;
+    Ok(merged)
+}
+
+/// Removes scratch files, renames the old spares away, and says which folders are to be removed.
+async fn set_leftovers_aside(
+    reactor: &Reactor,
+    data: &Path,
+    entries: &[DirEntry],
+) -> io::Result<Vec<PathBuf>> {
+    let mut leftovers = Vec::new();
+    for entry in entries {
+        let Some(name) = entry.name.to_str() else {
+            continue;
+        };
+        let path = data.join(name);
+        if entry.is_dir && name.ends_with(DELETE_SUFFIX) {
+            leftovers.push(path);
+        } else if entry.is_dir && name == SPARE_FOLDER {
+            let aside = data.join(format!(
+                "{SPARE_FOLDER}.{:016x}{DELETE_SUFFIX}",
+                reactor.random_u64()
+            ));
+            reactor.rename(&path, &aside).await?;
+            leftovers.push(aside);
+        } else if !entry.is_dir && name.ends_with(SCRATCH_SUFFIX) {
+            unlink_if_there(reactor, &path).await?;
+        }
+    }
+    Ok(leftovers)
+}

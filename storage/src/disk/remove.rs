@@ -1,0 +1,61 @@
+//! Removing big files and whole folders without stalling the writers of the same disk.
+//!
+//! Holds: the stepwise shrinking of a file before it is unlinked. Never touches: what is in them.
+//!
+//! Unlinking a file of half a gigabyte stalled durable writes on the same ext4 for 0.7-0.85 s: the journal carries all of
+//! its extents (and discards) at once. So a big file loses its length in steps first, with pauses between.
+
+use super::files::unlink_if_there;
+use corelog_reactor::{OpenHow, Reactor};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// What a file loses at once.
+const STEP_BYTES: u64 = 16 << 20;
+/// The pause after a step, for everybody else's writes.
+const STEP_PAUSE: Duration = Duration::from_millis(20);
+/// The suffix of a folder whose log (or purpose) is gone and whose content is being removed.
+pub const DELETE_SUFFIX: &str = "-delete";
+
+/// Removes one file, a big one in steps. A missing file is removed already.
+///
+/// # Errors
+/// As the operations give them.
+pub async fn remove_file(reactor: &Reactor, path: &Path, len: u64) -> io::Result<()> {
+    if len > STEP_BYTES {
+        match reactor.open(path, OpenHow::write()).await {
+            Ok(file) => {
+                let mut left = file.len().unwrap_or(len);
+                while left > STEP_BYTES {
+                    left -= STEP_BYTES;
+                    file.truncate(left).await?;
+                    reactor.sleep(STEP_PAUSE).await;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    unlink_if_there(reactor, path).await
+}
+
+/// Removes a folder of files (folders within it are left, and make it fail), then syncs its parent.
+///
+/// # Errors
+/// As the operations give them.
+pub async fn remove_folder(reactor: &Reactor, path: &Path) -> io::Result<()> {
+    let entries = match reactor.list_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        remove_file(reactor, &path.join(&entry.name), entry.len).await?;
+    }
+    reactor.remove_dir(path).await?;
+    match path.parent() {
+        Some(parent) => reactor.sync_dir(parent).await,
+        None => Ok(()),
+    }
+}
