@@ -433,7 +433,9 @@ mod tests {
             (held, right)
         };
         let threads = [left, right].map(|half| std::thread::spawn(move || drop(half)));
-        threads.map(|t| t.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
         assert_eq!(pool.in_use(), 0);
         assert_eq!(pool.take(1 << 20).unwrap().capacity(), 1 << 20);
     }
