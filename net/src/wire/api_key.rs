@@ -141,8 +141,24 @@ impl std::fmt::Display for ApiKey {
 // One line an API; its messages are in `messages/`, and the table there has a line for it too.
 api_keys! {
     Produce = 0, versions 3-13 advertised from 0, flexible 9+;
+    Fetch = 1, versions 4-18, flexible 12+;
+    ListOffsets = 2, versions 1-11, flexible 6+;
     Metadata = 3, versions 0-13, flexible 9+;
     ApiVersions = 18, versions 0-4, flexible 3+;
+    CreateTopics = 19, versions 2-7, flexible 5+;
+    DeleteTopics = 20, versions 1-6, flexible 4+;
+    DeleteRecords = 21, versions 0-2, flexible 2+;
+    InitProducerId = 22, versions 0-5, flexible 2+;
+    OffsetForLeaderEpoch = 23, versions 2-4, flexible 4+;
+    DescribeConfigs = 32, versions 1-4, flexible 4+;
+    AlterConfigs = 33, versions 0-2, flexible 2+;
+    DescribeLogDirs = 35, versions 1-4, flexible 2+;
+    CreatePartitions = 37, versions 0-3, flexible 2+;
+    IncrementalAlterConfigs = 44, versions 0-1, flexible 1+;
+    DescribeCluster = 60, versions 0-2, flexible 0+;
+    DescribeProducers = 61, versions 0-0, flexible 0+;
+    ListConfigResources = 74, versions 0-1, flexible 0+;
+    DescribeTopicPartitions = 75, versions 0-0, flexible 0+;
 }
 
 #[cfg(test)]
@@ -166,7 +182,10 @@ mod tests {
             VersionRange::new(0, 13)
         );
         assert_eq!(ApiKey::Produce.versions(), VersionRange::new(3, 13));
-        //FETCH assert_eq!(ApiKey::Fetch.advertised_versions(), ApiKey::Fetch.versions());
+        assert_eq!(
+            ApiKey::Fetch.advertised_versions(),
+            ApiKey::Fetch.versions()
+        );
     }
 
     #[test]

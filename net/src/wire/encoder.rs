@@ -64,7 +64,7 @@ pub struct Encoded {
     /// Every byte of the frame but the payload, the four-byte size at the front included.
     pub head: BytesMut,
     /// The holes, in ascending order.
-    pub holes: SmallVec<[Hole; 4]>,
+    pub holes: SmallVec<[Hole; 8]>,
 }
 
 /// What to send next of an [`Encoded`] frame.
@@ -120,7 +120,7 @@ pub struct Encoder {
     buf: BytesMut,
     version: i16,
     flexible: bool,
-    holes: SmallVec<[Hole; 4]>,
+    holes: SmallVec<[Hole; 8]>,
     field: &'static str,
     error: Option<EncodeError>,
 }
@@ -278,6 +278,14 @@ impl Encoder {
             at: self.buf.len(),
             len,
         });
+    }
+
+    /// Ends a structure that has no tagged fields to write; writes nothing where there are none at all.
+    #[inline]
+    pub fn no_tagged_fields(&mut self) {
+        if self.flexible {
+            self.uvarint(0);
+        }
     }
 
     /// A tagged field: tag, size, value. The size goes in front once the value is there; such fields are rare and small.

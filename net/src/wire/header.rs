@@ -107,11 +107,8 @@ impl<'a> RequestHeader<'a> {
         api_version.encode(&mut e);
         correlation_id.encode(&mut e);
         client_id.encode(&mut e);
-        let flexible = key.is_flexible(api_version);
-        e.set_flexible(flexible);
-        if flexible {
-            e.uvarint(0);
-        }
+        e.set_flexible(key.is_flexible(api_version));
+        e.no_tagged_fields();
         e
     }
 }

@@ -5,13 +5,51 @@
 //! To add an API: its line in `api_key.rs`, its file here (see [`super::message`] for the notation), its line in the table
 //! below. The tests walk the table and cover it from then on.
 
+mod alter_configs;
 mod api_versions;
+mod common;
+mod create_partitions;
+mod create_topics;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_log_dirs;
+mod describe_producers;
+mod describe_topic_partitions;
+mod fetch;
+mod fetch_writer;
+mod incremental_alter_configs;
+mod init_producer_id;
+mod list_config_resources;
+mod list_offsets;
 mod metadata;
+mod offset_for_leader_epoch;
 mod produce;
+mod produce_writer;
 
+pub use alter_configs::*;
 pub use api_versions::*;
+pub use common::*;
+pub use create_partitions::*;
+pub use create_topics::*;
+pub use delete_records::*;
+pub use delete_topics::*;
+pub use describe_cluster::*;
+pub use describe_configs::*;
+pub use describe_log_dirs::*;
+pub use describe_producers::*;
+pub use describe_topic_partitions::*;
+pub use fetch::*;
+pub use fetch_writer::*;
+pub use incremental_alter_configs::*;
+pub use init_producer_id::*;
+pub use list_config_resources::*;
+pub use list_offsets::*;
 pub use metadata::*;
+pub use offset_for_leader_epoch::*;
 pub use produce::*;
+pub use produce_writer::*;
 
 use bytes::BytesMut;
 
@@ -94,6 +132,20 @@ fn encode_body<'a>(body: &impl Wire<'a>, key: ApiKey, e: &mut Encoder) {
     }
 }
 
+/// The end of a response that may say where other brokers are, in its tagged field 0 from version `since` on.
+fn write_node_endpoints(e: &mut Encoder, since: i16, node_endpoints: &[NodeEndpoint<'_>]) {
+    if e.version() < since || node_endpoints.is_empty() {
+        return e.no_tagged_fields();
+    }
+    e.uvarint(1);
+    e.tagged(0, |e| {
+        e.long_len(Some(node_endpoints.len()));
+        for endpoint in node_endpoints {
+            endpoint.encode(e);
+        }
+    });
+}
+
 macro_rules! bodies {
     ($lt:lifetime $($api:ident: $request:ty, $response:ty;)*) => {
         /// A request of any API: one match hands each to its handler.
@@ -166,8 +218,24 @@ macro_rules! bodies {
 
 bodies! { 'a
     Produce: ProduceRequest<'a>, ProduceResponse<'a>;
+    Fetch: FetchRequest<'a>, FetchResponse<'a>;
+    ListOffsets: ListOffsetsRequest<'a>, ListOffsetsResponse<'a>;
     Metadata: MetadataRequest<'a>, MetadataResponse<'a>;
     ApiVersions: ApiVersionsRequest<'a>, ApiVersionsResponse<'a>;
+    CreateTopics: CreateTopicsRequest<'a>, CreateTopicsResponse<'a>;
+    DeleteTopics: DeleteTopicsRequest<'a>, DeleteTopicsResponse<'a>;
+    DeleteRecords: DeleteRecordsRequest<'a>, DeleteRecordsResponse<'a>;
+    InitProducerId: InitProducerIdRequest<'a>, InitProducerIdResponse;
+    OffsetForLeaderEpoch: OffsetForLeaderEpochRequest<'a>, OffsetForLeaderEpochResponse<'a>;
+    DescribeConfigs: DescribeConfigsRequest<'a>, DescribeConfigsResponse<'a>;
+    AlterConfigs: AlterConfigsRequest<'a>, AlterConfigsResponse<'a>;
+    DescribeLogDirs: DescribeLogDirsRequest<'a>, DescribeLogDirsResponse<'a>;
+    CreatePartitions: CreatePartitionsRequest<'a>, CreatePartitionsResponse<'a>;
+    IncrementalAlterConfigs: IncrementalAlterConfigsRequest<'a>, IncrementalAlterConfigsResponse<'a>;
+    DescribeCluster: DescribeClusterRequest, DescribeClusterResponse<'a>;
+    DescribeProducers: DescribeProducersRequest<'a>, DescribeProducersResponse<'a>;
+    ListConfigResources: ListConfigResourcesRequest, ListConfigResourcesResponse<'a>;
+    DescribeTopicPartitions: DescribeTopicPartitionsRequest<'a>, DescribeTopicPartitionsResponse<'a>;
 }
 
 impl<'a> RequestBody<'a> {

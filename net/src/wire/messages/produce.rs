@@ -1,5 +1,6 @@
 //! Produce (0): record batches to append. The request borrows everything from its frame.
 
+use super::{LeaderIdAndEpoch, NodeEndpoint};
 use crate::wire::message::message;
 use crate::wire::{ErrorCode, LazyArray, Uuid};
 
@@ -49,7 +50,7 @@ message! {
         /// Milliseconds the client has to wait before its next request.
         throttle_time_ms [1+]: i32,
         /// Where to find the leaders named below (KIP-951).
-        node_endpoints [10+] tag 0: Vec<ProduceNodeEndpoint<'a>>,
+        node_endpoints [10+] tag 0: Vec<NodeEndpoint<'a>>,
     }
 }
 
@@ -83,7 +84,7 @@ message! {
         /// Why the batches were refused, in words.
         error_message [8+]: Option<&'a str>,
         /// The leader to turn to instead (KIP-951).
-        current_leader [10+] tag 0: ProduceLeaderIdAndEpoch,
+        current_leader [10+] tag 0: LeaderIdAndEpoch,
     }
 }
 
@@ -94,30 +95,5 @@ message! {
         batch_index [8+]: i32,
         /// What is wrong with it.
         batch_index_error_message [8+]: Option<&'a str>,
-    }
-}
-
-message! {
-    /// A partition's leader.
-    #[derive(Copy)]
-    pub struct ProduceLeaderIdAndEpoch {
-        /// The broker, or -1 if unknown.
-        leader_id [10+]: i32 = -1,
-        /// Its epoch, or -1 if unknown.
-        leader_epoch [10+]: i32 = -1,
-    }
-}
-
-message! {
-    /// Where a broker listens.
-    pub struct ProduceNodeEndpoint<'a> {
-        /// Its id.
-        node_id [10+]: i32,
-        /// Host name to connect to.
-        host [10+]: &'a str,
-        /// Port to connect to.
-        port [10+]: i32,
-        /// Its rack.
-        rack [10+]: Option<&'a str>,
     }
 }

@@ -1,0 +1,77 @@
+//! A Produce response written piece by piece.
+//!
+//! Holds: the order of its pieces, checked as they come. Never touches: the heap, but for the encoder's own buffer.
+
+use super::{NodeEndpoint, PartitionProduceResponse};
+use crate::wire::{ApiKey, Encoder, Uuid, Wire};
+
+/// Writes a [`super::ProduceResponse`] without building one.
+///
+/// Counts come first on the wire and so must be known first; a count that isn't kept is a mistake of ours and panics.
+#[derive(Debug)]
+pub struct ProduceResponseWriter<'e> {
+    e: &'e mut Encoder,
+    topics_left: usize,
+    partitions_left: usize,
+}
+
+impl<'e> ProduceResponseWriter<'e> {
+    /// Starts the body behind a header written by [`crate::wire::ResponseHeader::begin`]; `topics` topics follow.
+    pub fn begin(e: &'e mut Encoder, topics: usize) -> Self {
+        let version = e.version();
+        assert!(
+            ApiKey::Produce.supports(version),
+            "Produce has no version {version}"
+        );
+        e.long_len(Some(topics));
+        Self {
+            e,
+            topics_left: topics,
+            partitions_left: 0,
+        }
+    }
+
+    /// Starts a topic of `partitions` partitions. The version decides whether name or id is written.
+    pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {
+        assert_eq!(
+            self.partitions_left, 0,
+            "the topic before {name:?} lacks partitions"
+        );
+        assert!(self.topics_left > 0, "topic {name:?} is one too many");
+        self.topics_left -= 1;
+        self.partitions_left = partitions;
+        self.e.enter("TopicProduceResponse.name");
+        if self.e.version() <= 12 {
+            name.encode(self.e);
+        } else {
+            topic_id.encode(self.e);
+        }
+        self.e.long_len(Some(partitions));
+        if partitions == 0 {
+            self.e.no_tagged_fields();
+        }
+    }
+
+    /// Writes a partition of the topic started last.
+    pub fn partition(&mut self, partition: &PartitionProduceResponse<'_>) {
+        let index = partition.index;
+        assert!(
+            self.partitions_left > 0,
+            "partition {index} is one too many"
+        );
+        self.partitions_left -= 1;
+        partition.encode(self.e);
+        if self.partitions_left == 0 {
+            self.e.no_tagged_fields();
+        }
+    }
+
+    /// Ends the body. `node_endpoints` tell where the leaders named in it are (version 10 on, KIP-951).
+    pub fn end(self, throttle_time_ms: i32, node_endpoints: &[NodeEndpoint<'_>]) {
+        assert_eq!(self.partitions_left, 0, "the last topic lacks partitions");
+        assert_eq!(self.topics_left, 0, "the response lacks topics");
+        throttle_time_ms.encode(self.e);
+        let since = 10;
+        super::write_node_endpoints(self.e, since, node_endpoints);
+    }
+}
