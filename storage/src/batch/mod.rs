@@ -17,12 +17,36 @@
 //! stamps both without touching the rest.
 
 mod blob;
+mod build;
+mod codec;
 mod header;
+mod record;
+mod rewrite;
+mod scan;
+mod stamp;
+mod time;
+pub mod validate;
+mod varint;
+mod walk;
 
 pub use blob::{BatchError, BatchView, Batches};
+pub use build::{BatchBuilder, BuildError, RecordHeader};
+pub use codec::{
+    CompressError, Compressor, DecompressError, DecompressScratch, Decompression, TargetCodec,
+    decompress_all,
+};
 pub use header::{
     Attributes, BatchHeader, Compression, HeaderError, TimestampType, crc_of, crc_ok,
 };
+pub use record::{Record, RecordHeaders, Records};
+pub use rewrite::Rewrite;
+pub use scan::{RecordScan, ScanError, ScanState};
+pub use stamp::{stamp_place, stamp_time};
+pub use time::{TimeSearch, first_at_or_after, offset_of_max_timestamp};
+pub use validate::{
+    ProduceError, ProduceErrorKind, Validated, Validation, ValidationRules, sole_batch, validate,
+};
+pub use walk::{MalformedRecords, RecordFacts, RecordWalk};
 
 /// Where each field of the header lies, in bytes from the batch's first byte. All numbers are big-endian.
 pub mod field {
@@ -54,6 +78,17 @@ pub mod field {
     pub const RECORD_COUNT: usize = 57;
     /// The records, compressed as the attributes say.
     pub const RECORDS: usize = 61;
+}
+
+/// Where an append comes from, which says how much of it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AppendOrigin {
+    /// A client's produce request: everything is checked.
+    Client,
+    /// One of this broker's coordinators: offset commits, transaction markers.
+    Coordinator,
+    /// The partition's leader, whose checks are not repeated; also recovery.
+    Replication,
 }
 
 /// The format version that this broker stores.

@@ -13,9 +13,6 @@
 use super::varint::{Partial, VarintError, Width};
 use core::ops::ControlFlow;
 
-/// The smallest record: seven fields of one byte each.
-pub const RECORD_BYTES_MIN: usize = 7;
-
 /// What the walk tells about one record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFacts {
@@ -192,14 +189,22 @@ impl RecordWalk {
                     // A header takes two bytes or more, so a count that cannot fit is refused before it is believed.
                     match u32::try_from(count) {
                         Ok(wanted) if wanted <= walk.left => walk.headers_left = wanted,
-                        _ => return Err(MalformedRecords::HeaderCount { index: walk.facts.index, count }),
+                        _ => {
+                            return Err(MalformedRecords::HeaderCount {
+                                index: walk.facts.index,
+                                count,
+                            });
+                        }
                     }
                     walk.field = Field::HeaderKeyLength;
                     Ok(())
                 })?,
                 Field::HeaderKeyLength => self.int(rest, |walk, length| {
                     if length < 0 {
-                        return Err(MalformedRecords::HeaderKey { index: walk.facts.index, length });
+                        return Err(MalformedRecords::HeaderKey {
+                            index: walk.facts.index,
+                            length,
+                        });
                     }
                     walk.field = Field::HeaderValueLength;
                     walk.skip_over(length)
@@ -211,7 +216,10 @@ impl RecordWalk {
                 })?,
             };
             rest = rest.get(consumed..).unwrap_or_default();
-            if self.field == Field::HeaderKeyLength && self.headers_left == 0 && self.number.is_empty() {
+            if self.field == Field::HeaderKeyLength
+                && self.headers_left == 0
+                && self.number.is_empty()
+            {
                 if self.left != 0 {
                     return Err(self.mismatch());
                 }
@@ -230,24 +238,36 @@ impl RecordWalk {
     /// # Errors
     /// When promised records are missing.
     pub fn finish(&self) -> Result<(), MalformedRecords> {
-        if self.facts.index == self.promised && self.skip == 0 && self.field == Field::Length && self.number.is_empty() {
+        if self.facts.index == self.promised
+            && self.skip == 0
+            && self.field == Field::Length
+            && self.number.is_empty()
+        {
             return Ok(());
         }
         // The last record is reported before its last header value has been skipped over.
         let cut = i32::from(self.skip > 0 && self.field == Field::Length);
-        Err(MalformedRecords::TooFew { promised: self.promised, found: self.facts.index - cut })
+        Err(MalformedRecords::TooFew {
+            promised: self.promised,
+            found: self.facts.index - cut,
+        })
     }
 
     fn begin(&mut self, rest: &[u8]) -> Result<usize, MalformedRecords> {
         if self.facts.index >= self.promised {
-            return Err(MalformedRecords::Trailing { promised: self.promised });
+            return Err(MalformedRecords::Trailing {
+                promised: self.promised,
+            });
         }
         let index = self.facts.index;
-        let (consumed, value) =
-            self.number.take(rest, Width::Int).map_err(|_: VarintError| MalformedRecords::Number { index })?;
+        let (consumed, value) = self
+            .number
+            .take(rest, Width::Int)
+            .map_err(|_: VarintError| MalformedRecords::Number { index })?;
         if let Some(value) = value {
             let length = value as i32;
-            self.left = u32::try_from(length).map_err(|_| MalformedRecords::NegativeLength { index, length })?;
+            self.left = u32::try_from(length)
+                .map_err(|_| MalformedRecords::NegativeLength { index, length })?;
             self.facts.body_bytes = length;
             self.field = Field::Attributes;
         }
@@ -268,10 +288,16 @@ impl RecordWalk {
     }
 
     #[inline]
-    fn body_number(&mut self, rest: &[u8], width: Width) -> Result<(usize, Option<i64>), MalformedRecords> {
+    fn body_number(
+        &mut self,
+        rest: &[u8],
+        width: Width,
+    ) -> Result<(usize, Option<i64>), MalformedRecords> {
         let index = self.facts.index;
-        let (consumed, value) =
-            self.number.take(rest, width).map_err(|_: VarintError| MalformedRecords::Number { index })?;
+        let (consumed, value) = self
+            .number
+            .take(rest, width)
+            .map_err(|_: VarintError| MalformedRecords::Number { index })?;
         self.spend(consumed as u32)?;
         Ok((consumed, value))
     }
@@ -297,6 +323,9 @@ impl RecordWalk {
     }
 
     fn mismatch(&self) -> MalformedRecords {
-        MalformedRecords::LengthMismatch { index: self.facts.index, body_bytes: self.facts.body_bytes }
+        MalformedRecords::LengthMismatch {
+            index: self.facts.index,
+            body_bytes: self.facts.body_bytes,
+        }
     }
 }

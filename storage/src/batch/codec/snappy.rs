@@ -54,9 +54,14 @@ pub(super) struct Block {
 impl State {
     pub(super) fn new(input: &[u8]) -> Self {
         // snappy-java decides the same way: sixteen bytes that start with the magic, or a bare block.
-        if input.len() >= XERIAL_HEADER_BYTES && input.starts_with(&XERIAL_MAGIC) { Self::Header } else { Self::Bare }
+        if input.len() >= XERIAL_HEADER_BYTES && input.starts_with(&XERIAL_MAGIC) {
+            Self::Header
+        } else {
+            Self::Bare
+        }
     }
 
+    /// The next piece; `None` if a block's output exceeds what is left of the bound.
     pub(super) fn step(
         &mut self,
         input: &[u8],
@@ -64,28 +69,36 @@ impl State {
         scratch: &mut DecompressScratch,
         bytes_max: usize,
         output_left: u64,
-    ) -> Result<Piece, DecompressError> {
+    ) -> Result<Option<Piece>, DecompressError> {
         let chunk = &mut scratch.snappy_chunk;
         match self {
-            Self::End => Ok(Piece::End),
-            Self::Bare => self.start(input, *position..input.len(), position, chunk, output_left, true),
+            Self::End => Ok(Some(Piece::End)),
+            Self::Bare => self.start(
+                input,
+                *position..input.len(),
+                position,
+                chunk,
+                output_left,
+                true,
+            ),
             Self::Header => {
                 read_xerial_header(input, position)?;
                 *self = Self::Chunks;
-                Ok(Piece::Nothing)
+                Ok(Some(Piece::Nothing))
             }
             Self::Chunks if *position == input.len() => {
                 *self = Self::End;
-                Ok(Piece::End)
+                Ok(Some(Piece::End))
             }
             Self::Chunks => {
                 let length = i32::from_be_bytes(
-                    take(input, position).ok_or_else(|| corrupt("it ends within a chunk length"))?,
+                    take(input, position)
+                        .ok_or_else(|| corrupt("it ends within a chunk length"))?,
                 );
                 if length == XERIAL_MAGIC_AS_LENGTH {
                     *position -= size_of::<i32>();
                     *self = Self::Header;
-                    return Ok(Piece::Nothing);
+                    return Ok(Some(Piece::Nothing));
                 }
                 let end = usize::try_from(length)
                     .ok()
@@ -98,13 +111,18 @@ impl State {
                 let produced = block.slice(input, chunk, bytes_max)?;
                 *position = block.elements.start;
                 if chunk.len() == block.bytes {
-                    *self = if block.is_bare { Self::End } else { Self::Chunks };
+                    *self = if block.is_bare {
+                        Self::End
+                    } else {
+                        Self::Chunks
+                    };
                 }
-                Ok(Piece::SnappyChunk(produced))
+                Ok(Some(Piece::SnappyChunk(produced)))
             }
         }
     }
 
+    /// Begins a block; `None` if its output exceeds what is left of the bound.
     fn start(
         &mut self,
         input: &[u8],
@@ -113,14 +131,14 @@ impl State {
         chunk: &mut Vec<u8>,
         output_left: u64,
         is_bare: bool,
-    ) -> Result<Piece, DecompressError> {
+    ) -> Result<Option<Piece>, DecompressError> {
         let block = input.get(range.clone()).unwrap_or_default();
         let bytes = snap::raw::decompress_len(block).map_err(|_| corrupt("bad block length"))?;
         if bytes > block.len().saturating_mul(EXPANSION_MAX) {
             return Err(corrupt("a block length that its data cannot fill"));
         }
         if bytes as u64 > output_left {
-            return Err(DecompressError::TooLarge { bytes_max: output_left });
+            return Ok(None);
         }
         let after = if is_bare { Self::End } else { Self::Chunks };
         if bytes <= ONE_GO_BYTES_MAX {
@@ -128,29 +146,49 @@ impl State {
                 chunk.resize(bytes, 0);
             }
             let out = chunk.get_mut(..bytes).unwrap_or_default();
-            snap::raw::Decoder::new().decompress(block, out).map_err(|_| corrupt("bad block"))?;
+            snap::raw::Decoder::new()
+                .decompress(block, out)
+                .map_err(|_| corrupt("bad block"))?;
             *position = range.end;
             *self = after;
-            return Ok(if bytes == 0 { Piece::Nothing } else { Piece::SnappyChunk(0..bytes) });
+            return Ok(Some(if bytes == 0 {
+                Piece::Nothing
+            } else {
+                Piece::SnappyChunk(0..bytes)
+            }));
         }
         // The length was readable, so it ends in the first byte without a continuation bit.
-        let prefix = block.iter().position(|byte| byte & 0x80 == 0).map_or(block.len(), |at| at + 1);
+        let prefix = block
+            .iter()
+            .position(|byte| byte & 0x80 == 0)
+            .map_or(block.len(), |at| at + 1);
         chunk.clear();
         chunk.reserve_exact(bytes);
         *position = range.start + prefix;
-        *self = Self::Block(Block { elements: *position..range.end, bytes, is_bare });
-        Ok(Piece::Nothing)
+        *self = Self::Block(Block {
+            elements: *position..range.end,
+            bytes,
+            is_bare,
+        });
+        Ok(Some(Piece::Nothing))
     }
 }
 
 impl Block {
     /// Decodes elements until about `bytes_max` more bytes are out; returns where they are.
-    fn slice(&mut self, input: &[u8], out: &mut Vec<u8>, bytes_max: usize) -> Result<Range<usize>, DecompressError> {
+    fn slice(
+        &mut self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<Range<usize>, DecompressError> {
         let start = out.len();
         let target = (start + bytes_max).min(self.bytes);
         while out.len() < target {
             let elements = input.get(self.elements.clone()).unwrap_or_default();
-            let consumed = self.element(elements, out).ok_or_else(|| corrupt("bad element"))?;
+            let consumed = self
+                .element(elements, out)
+                .ok_or_else(|| corrupt("bad element"))?;
             self.elements.start += consumed;
         }
         if out.len() == self.bytes && !self.elements.is_empty() {
@@ -182,10 +220,22 @@ impl Block {
             }
             1 => {
                 let low = *rest.first()?;
-                (4 + usize::from((tag >> 2) & 0b111), usize::from(tag >> 5) << 8 | usize::from(low), 2)
+                (
+                    4 + usize::from((tag >> 2) & 0b111),
+                    usize::from(tag >> 5) << 8 | usize::from(low),
+                    2,
+                )
             }
-            2 => (1 + usize::from(tag >> 2), usize::from(u16::from_le_bytes(*rest.first_chunk()?)), 3),
-            _ => (1 + usize::from(tag >> 2), u32::from_le_bytes(*rest.first_chunk()?) as usize, 5),
+            2 => (
+                1 + usize::from(tag >> 2),
+                usize::from(u16::from_le_bytes(*rest.first_chunk()?)),
+                3,
+            ),
+            _ => (
+                1 + usize::from(tag >> 2),
+                u32::from_le_bytes(*rest.first_chunk()?) as usize,
+                5,
+            ),
         };
         if offset == 0 || length > self.bytes - out.len() {
             return None;
@@ -218,5 +268,8 @@ fn read_xerial_header(input: &[u8], position: &mut usize) -> Result<(), Decompre
 }
 
 const fn corrupt(what: &'static str) -> DecompressError {
-    DecompressError::Corrupt { codec: Compression::Snappy, what }
+    DecompressError::Corrupt {
+        codec: Compression::Snappy,
+        what,
+    }
 }

@@ -84,5 +84,8 @@ impl State {
 }
 
 const fn corrupt(what: &'static str) -> DecompressError {
-    DecompressError::Corrupt { codec: Compression::Zstd, what }
+    DecompressError::Corrupt {
+        codec: Compression::Zstd,
+        what,
+    }
 }
