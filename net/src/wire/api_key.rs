@@ -177,15 +177,9 @@ mod tests {
 
     #[test]
     fn produce_is_advertised_from_0_and_decoded_from_3() {
-        assert_eq!(
-            ApiKey::Produce.advertised_versions(),
-            VersionRange::new(0, 13)
-        );
+        assert_eq!(ApiKey::Produce.advertised_versions(), VersionRange::new(0, 13));
         assert_eq!(ApiKey::Produce.versions(), VersionRange::new(3, 13));
-        assert_eq!(
-            ApiKey::Fetch.advertised_versions(),
-            ApiKey::Fetch.versions()
-        );
+        assert_eq!(ApiKey::Fetch.advertised_versions(), ApiKey::Fetch.versions());
     }
 
     #[test]

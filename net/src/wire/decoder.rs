@@ -172,11 +172,7 @@ impl<'a> Decoder<'a> {
     /// Builds an error that points at the current field and byte.
     #[cold]
     pub fn error(&self, kind: DecodeErrorKind) -> DecodeError {
-        DecodeError {
-            field: self.field,
-            offset: self.bytes_total - self.behind - self.rest.len(),
-            kind,
-        }
+        DecodeError { field: self.field, offset: self.bytes_total - self.behind - self.rest.len(), kind }
     }
 
     /// Fails if bytes are left. Kafka ignores what stands behind a request, so only tests and clients ask for this.
@@ -195,10 +191,7 @@ impl<'a> Decoder<'a> {
                 self.rest = rest;
                 Ok(head)
             }
-            None => Err(self.error(DecodeErrorKind::Truncated {
-                needed: len,
-                left: self.rest.len(),
-            })),
+            None => Err(self.error(DecodeErrorKind::Truncated { needed: len, left: self.rest.len() })),
         }
     }
 
@@ -210,10 +203,7 @@ impl<'a> Decoder<'a> {
                 self.rest = rest;
                 Ok(*head)
             }
-            None => Err(self.error(DecodeErrorKind::Truncated {
-                needed: N,
-                left: self.rest.len(),
-            })),
+            None => Err(self.error(DecodeErrorKind::Truncated { needed: N, left: self.rest.len() })),
         }
     }
 
@@ -246,9 +236,7 @@ impl<'a> Decoder<'a> {
         match self.uvarint()?.checked_sub(1) {
             None => Ok(None),
             Some(length) if length as usize > STRING_BYTES_MAX => {
-                Err(self.error(DecodeErrorKind::StringTooLong {
-                    length: length as usize,
-                }))
+                Err(self.error(DecodeErrorKind::StringTooLong { length: length as usize }))
             }
             Some(length) => Ok(Some(length as usize)),
         }
@@ -279,10 +267,7 @@ impl<'a> Decoder<'a> {
     /// Count of a nullable array whose elements take at least `element_bytes_min` each: refused at once when the rest of
     /// the message cannot hold that many.
     #[inline]
-    pub(super) fn array_len(
-        &mut self,
-        element_bytes_min: usize,
-    ) -> Result<Option<usize>, DecodeError> {
+    pub(super) fn array_len(&mut self, element_bytes_min: usize) -> Result<Option<usize>, DecodeError> {
         let Some(claimed) = self.long_len()? else {
             return Ok(None);
         };
@@ -301,10 +286,7 @@ impl<'a> Decoder<'a> {
                 self.heap_bytes_left = left;
                 Ok(())
             }
-            None => Err(self.error(DecodeErrorKind::HeapBudget {
-                wanted,
-                left: self.heap_bytes_left,
-            })),
+            None => Err(self.error(DecodeErrorKind::HeapBudget { wanted, left: self.heap_bytes_left })),
         }
     }
 
@@ -330,10 +312,7 @@ impl<'a> Decoder<'a> {
         }
         let claimed = self.uvarint()? as usize;
         if claimed > self.rest.len() / 2 {
-            return Err(self.error(DecodeErrorKind::ArrayBeyondEnd {
-                claimed,
-                left: self.rest.len(),
-            }));
+            return Err(self.error(DecodeErrorKind::ArrayBeyondEnd { claimed, left: self.rest.len() }));
         }
         for _ in 0..claimed {
             let tag = self.uvarint()?;
@@ -344,9 +323,7 @@ impl<'a> Decoder<'a> {
             self.behind += after.len();
             let read = known(self, tag)?;
             if read && !self.rest.is_empty() {
-                return Err(self.error(DecodeErrorKind::TaggedFieldSize {
-                    left: self.rest.len(),
-                }));
+                return Err(self.error(DecodeErrorKind::TaggedFieldSize { left: self.rest.len() }));
             }
             self.behind -= after.len();
             self.rest = after;
@@ -376,18 +353,9 @@ mod tests {
         assert_eq!(uvarint(&[0x00]), Ok(0));
         assert_eq!(uvarint(&[0x80, 0x01]), Ok(128));
         assert_eq!(uvarint(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Ok(u32::MAX));
-        assert_eq!(
-            uvarint(&[0xff, 0xff, 0xff, 0xff, 0x1f]),
-            Err(DecodeErrorKind::Varint)
-        );
-        assert_eq!(
-            uvarint(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]),
-            Err(DecodeErrorKind::Varint)
-        );
-        assert_eq!(
-            uvarint(&[0x80]),
-            Err(DecodeErrorKind::Truncated { needed: 1, left: 0 })
-        );
+        assert_eq!(uvarint(&[0xff, 0xff, 0xff, 0xff, 0x1f]), Err(DecodeErrorKind::Varint));
+        assert_eq!(uvarint(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), Err(DecodeErrorKind::Varint));
+        assert_eq!(uvarint(&[0x80]), Err(DecodeErrorKind::Truncated { needed: 1, left: 0 }));
     }
 
     #[test]
@@ -397,34 +365,17 @@ mod tests {
         assert_eq!(d.rest(), &[7]);
         let mut d = Decoder::new(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0], 0, true);
         let kind = d.tagged_fields(|_, _| Ok(false)).unwrap_err().kind;
-        assert_eq!(
-            kind,
-            DecodeErrorKind::ArrayBeyondEnd {
-                claimed: u32::MAX as usize,
-                left: 2
-            }
-        );
+        assert_eq!(kind, DecodeErrorKind::ArrayBeyondEnd { claimed: u32::MAX as usize, left: 2 });
     }
 
     #[test]
     fn a_known_tagged_field_must_fill_its_size_exactly() {
         let read = |d: &mut Decoder<'_>, _| d.array::<2>().map(|_| true);
-        assert!(
-            Decoder::new(&[1, 0, 2, 1, 2], 0, true)
-                .tagged_fields(read)
-                .is_ok()
-        );
-        let longer = Decoder::new(&[1, 0, 3, 1, 2, 3], 0, true)
-            .tagged_fields(read)
-            .unwrap_err();
+        assert!(Decoder::new(&[1, 0, 2, 1, 2], 0, true).tagged_fields(read).is_ok());
+        let longer = Decoder::new(&[1, 0, 3, 1, 2, 3], 0, true).tagged_fields(read).unwrap_err();
         assert_eq!(longer.kind, DecodeErrorKind::TaggedFieldSize { left: 1 });
-        let shorter = Decoder::new(&[1, 0, 1, 1, 2, 3], 0, true)
-            .tagged_fields(read)
-            .unwrap_err();
-        assert_eq!(
-            shorter.kind,
-            DecodeErrorKind::Truncated { needed: 2, left: 1 }
-        );
+        let shorter = Decoder::new(&[1, 0, 1, 1, 2, 3], 0, true).tagged_fields(read).unwrap_err();
+        assert_eq!(shorter.kind, DecodeErrorKind::Truncated { needed: 2, left: 1 });
         assert_eq!(shorter.offset, 3);
     }
 

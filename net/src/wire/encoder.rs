@@ -90,24 +90,15 @@ impl Encoded {
     /// The frame in sending order: pieces of the head and payloads in turn, empty ones left out.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
         let starts = std::iter::once(0).chain(self.holes.iter().map(|hole| hole.at));
-        let ends = self
-            .holes
-            .iter()
-            .map(|hole| hole.at)
-            .chain(std::iter::once(self.head.len()));
+        let ends = self.holes.iter().map(|hole| hole.at).chain(std::iter::once(self.head.len()));
         let heads = starts.zip(ends).map(|(start, end)| Piece::Head(start..end));
         let payloads = self.holes.iter().enumerate();
-        let payloads = payloads
-            .map(|(hole, at)| Some(Piece::Payload { hole, len: at.len }))
-            .chain(std::iter::once(None));
-        heads
-            .zip(payloads)
-            .flat_map(|(head, payload)| [Some(head), payload])
-            .flatten()
-            .filter(|piece| match piece {
-                Piece::Head(range) => !range.is_empty(),
-                Piece::Payload { len, .. } => *len > 0,
-            })
+        let payloads =
+            payloads.map(|(hole, at)| Some(Piece::Payload { hole, len: at.len })).chain(std::iter::once(None));
+        heads.zip(payloads).flat_map(|(head, payload)| [Some(head), payload]).flatten().filter(|piece| match piece {
+            Piece::Head(range) => !range.is_empty(),
+            Piece::Payload { len, .. } => *len > 0,
+        })
     }
 }
 
@@ -132,20 +123,9 @@ impl Encoder {
     ///
     /// Most callers want [`super::RequestHeader::begin`] or [`super::ResponseHeader::begin`], which write the header too.
     pub fn new(mut buf: BytesMut, version: i16, flexible: bool) -> Self {
-        assert!(
-            buf.is_empty(),
-            "{} bytes in the buffer of a new frame",
-            buf.len()
-        );
+        assert!(buf.is_empty(), "{} bytes in the buffer of a new frame", buf.len());
         buf.put_bytes(0, SIZE_BYTES);
-        Self {
-            buf,
-            version,
-            flexible,
-            holes: SmallVec::new(),
-            field: "message",
-            error: None,
-        }
+        Self { buf, version, flexible, holes: SmallVec::new(), field: "message", error: None }
     }
 
     /// Closes the frame: fills in its size, payload of holes included.
@@ -159,18 +139,12 @@ impl Encoder {
         let payload: usize = self.holes.iter().map(|hole| hole.len).sum();
         let length = self.buf.len() - SIZE_BYTES + payload;
         let Ok(size) = i32::try_from(length) else {
-            return Err(EncodeError {
-                field: "frame",
-                kind: EncodeErrorKind::LengthTooLong { length },
-            });
+            return Err(EncodeError { field: "frame", kind: EncodeErrorKind::LengthTooLong { length } });
         };
         if let Some(prefix) = self.buf.first_chunk_mut::<SIZE_BYTES>() {
             *prefix = size.to_be_bytes();
         }
-        Ok(Encoded {
-            head: self.buf,
-            holes: self.holes,
-        })
+        Ok(Encoded { head: self.buf, holes: self.holes })
     }
 
     /// The version being written.
@@ -212,19 +186,14 @@ impl Encoder {
     #[cold]
     pub fn fail(&mut self, kind: EncodeErrorKind) {
         if self.error.is_none() {
-            self.error = Some(EncodeError {
-                field: self.field,
-                kind,
-            });
+            self.error = Some(EncodeError { field: self.field, kind });
         }
     }
 
     /// Notes null where this version doesn't allow it.
     #[cold]
     pub(super) fn fail_null(&mut self) {
-        self.fail(EncodeErrorKind::Null {
-            version: self.version,
-        });
+        self.fail(EncodeErrorKind::Null { version: self.version });
     }
 
     /// Appends bytes as they are.
@@ -237,8 +206,7 @@ impl Encoder {
     #[inline]
     pub fn uvarint(&mut self, value: u32) {
         let (bytes, len) = uvarint_bytes(value);
-        self.buf
-            .extend_from_slice(bytes.get(..len).unwrap_or(&bytes));
+        self.buf.extend_from_slice(bytes.get(..len).unwrap_or(&bytes));
     }
 
     /// Length of a nullable string.
@@ -274,10 +242,7 @@ impl Encoder {
 
     /// Leaves a hole of `len` bytes for payload that is sent from where it lies.
     pub(super) fn hole(&mut self, len: usize) {
-        self.holes.push(Hole {
-            at: self.buf.len(),
-            len,
-        });
+        self.holes.push(Hole { at: self.buf.len(), len });
     }
 
     /// Ends a structure that has no tagged fields to write; writes nothing where there are none at all.
@@ -293,11 +258,7 @@ impl Encoder {
         self.uvarint(tag);
         let (start, holes) = (self.buf.len(), self.holes.len());
         value(self);
-        assert_eq!(
-            self.holes.len(),
-            holes,
-            "a tagged field cannot hold external records"
-        );
+        assert_eq!(self.holes.len(), holes, "a tagged field cannot hold external records");
         let length = self.buf.len() - start;
         let Ok(size) = u32::try_from(length) else {
             return self.fail(EncodeErrorKind::LengthTooLong { length });
@@ -305,12 +266,7 @@ impl Encoder {
         let (bytes, prefix) = uvarint_bytes(size);
         self.buf.put_bytes(0, prefix);
         self.buf.copy_within(start..start + length, start + prefix);
-        for (to, from) in self
-            .buf
-            .iter_mut()
-            .skip(start)
-            .zip(bytes.iter().take(prefix))
-        {
+        for (to, from) in self.buf.iter_mut().skip(start).zip(bytes.iter().take(prefix)) {
             *to = *from;
         }
     }
@@ -359,15 +315,8 @@ mod tests {
 
     #[test]
     fn pieces_alternate_head_and_payload_and_leave_out_empty_ones() {
-        let holes = [
-            Hole { at: 4, len: 10 },
-            Hole { at: 6, len: 0 },
-            Hole { at: 6, len: 3 },
-        ];
-        let encoded = Encoded {
-            head: BytesMut::from(&[0u8; 6][..]),
-            holes: SmallVec::from_slice(&holes),
-        };
+        let holes = [Hole { at: 4, len: 10 }, Hole { at: 6, len: 0 }, Hole { at: 6, len: 3 }];
+        let encoded = Encoded { head: BytesMut::from(&[0u8; 6][..]), holes: SmallVec::from_slice(&holes) };
         assert_eq!(encoded.frame_bytes(), 19);
         let pieces: Vec<_> = encoded.pieces().collect();
         let expected = [
@@ -388,9 +337,6 @@ mod tests {
         e.fail_null();
         let error = e.finish().unwrap_err();
         assert_eq!(error.field, "X.name");
-        assert_eq!(
-            error.kind,
-            EncodeErrorKind::StringTooLong { length: 40_000 }
-        );
+        assert_eq!(error.kind, EncodeErrorKind::StringTooLong { length: 40_000 });
     }
 }

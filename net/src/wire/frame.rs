@@ -28,9 +28,7 @@ pub enum FrameError {
         max: usize,
     },
     /// The first bytes of a TLS handshake.
-    #[error(
-        "TLS handshake on a plaintext listener: the client's security.protocol doesn't match this listener's"
-    )]
+    #[error("TLS handshake on a plaintext listener: the client's security.protocol doesn't match this listener's")]
     Tls,
     /// The first bytes of an HTTP request.
     #[error("HTTP request ({verb}) on a Kafka listener")]
@@ -52,10 +50,7 @@ pub fn body_bytes(prefix: [u8; SIZE_BYTES], frame_bytes_max: usize) -> Result<us
     let size = i32::from_be_bytes(prefix);
     match usize::try_from(size) {
         Ok(size) if size <= frame_bytes_max => Ok(size),
-        Ok(size) => Err(explain(prefix).unwrap_or(FrameError::TooLarge {
-            size,
-            max: frame_bytes_max,
-        })),
+        Ok(size) => Err(explain(prefix).unwrap_or(FrameError::TooLarge { size, max: frame_bytes_max })),
         Err(_) => Err(FrameError::Negative { size }),
     }
 }
@@ -101,9 +96,7 @@ pub enum Front {
 /// As [`body_bytes`], as soon as the prefix is there.
 pub fn front(received: &[u8], frame_bytes_max: usize) -> Result<Front, FrameError> {
     let Some(prefix) = received.first_chunk::<SIZE_BYTES>() else {
-        return Ok(Front::Partial {
-            missing: SIZE_BYTES - received.len(),
-        });
+        return Ok(Front::Partial { missing: SIZE_BYTES - received.len() });
     };
     let end = SIZE_BYTES + body_bytes(*prefix, frame_bytes_max)?;
     Ok(match end.checked_sub(received.len()) {
@@ -123,37 +116,18 @@ mod tests {
         assert_eq!(body_bytes([0; 4], MAX), Ok(0));
         assert_eq!(body_bytes((MAX as i32).to_be_bytes(), MAX), Ok(MAX));
         let size = MAX + 1;
-        assert_eq!(
-            body_bytes((size as i32).to_be_bytes(), MAX),
-            Err(FrameError::TooLarge { size, max: MAX })
-        );
-        assert_eq!(
-            body_bytes([0xff; 4], MAX),
-            Err(FrameError::Negative { size: -1 })
-        );
-        assert_eq!(
-            body_bytes([0x80, 0, 0, 0], MAX),
-            Err(FrameError::Negative { size: i32::MIN })
-        );
+        assert_eq!(body_bytes((size as i32).to_be_bytes(), MAX), Err(FrameError::TooLarge { size, max: MAX }));
+        assert_eq!(body_bytes([0xff; 4], MAX), Err(FrameError::Negative { size: -1 }));
+        assert_eq!(body_bytes([0x80, 0, 0, 0], MAX), Err(FrameError::Negative { size: i32::MIN }));
     }
 
     #[test]
     fn a_tls_client_and_a_browser_are_told_apart_from_a_large_frame() {
         assert_eq!(body_bytes([0x16, 3, 1, 2], MAX), Err(FrameError::Tls));
-        assert_eq!(
-            body_bytes(*b"GET ", MAX),
-            Err(FrameError::Http { verb: "GET" })
-        );
-        assert_eq!(
-            body_bytes(*b"PRI ", MAX),
-            Err(FrameError::Http { verb: "PRI" })
-        );
+        assert_eq!(body_bytes(*b"GET ", MAX), Err(FrameError::Http { verb: "GET" }));
+        assert_eq!(body_bytes(*b"PRI ", MAX), Err(FrameError::Http { verb: "PRI" }));
         let bytes = i32::from_be_bytes([0x16, 3, 1, 2]) as usize;
-        assert_eq!(
-            body_bytes([0x16, 3, 1, 2], bytes),
-            Ok(bytes),
-            "a maximum that allows it wins"
-        );
+        assert_eq!(body_bytes([0x16, 3, 1, 2], bytes), Ok(bytes), "a maximum that allows it wins");
     }
 
     #[test]
@@ -161,11 +135,7 @@ mod tests {
         let frame = [0, 0, 0, 2, 7, 8, 0, 0];
         for len in 0..6 {
             let missing = if len < 4 { 4 - len } else { 6 - len };
-            assert_eq!(
-                front(&frame[..len], MAX),
-                Ok(Front::Partial { missing }),
-                "{len} bytes"
-            );
+            assert_eq!(front(&frame[..len], MAX), Ok(Front::Partial { missing }), "{len} bytes");
         }
         assert_eq!(front(&frame[..6], MAX), Ok(Front::Whole(4..6)));
         assert_eq!(front(&frame, MAX), Ok(Front::Whole(4..6)));

@@ -66,29 +66,11 @@ impl<'a> RequestHeader<'a> {
                     d.enter("RequestHeader.tagged_fields");
                     skip_tagged_fields(&mut d)?;
                 }
-                Ok((
-                    Self {
-                        api_key,
-                        api_version,
-                        correlation_id,
-                        client_id,
-                        api,
-                    },
-                    d.rest(),
-                ))
+                Ok((Self { api_key, api_version, correlation_id, client_id, api }, d.rest()))
             }
             Api::UnsupportedVersion(_) | Api::Unknown => {
                 let client_id = client_id.unwrap_or(None);
-                Ok((
-                    Self {
-                        api_key,
-                        api_version,
-                        correlation_id,
-                        client_id,
-                        api,
-                    },
-                    &[],
-                ))
+                Ok((Self { api_key, api_version, correlation_id, client_id, api }, &[]))
             }
         }
     }
@@ -137,11 +119,7 @@ impl ResponseHeader {
     ///
     /// # Errors
     /// A frame shorter than the header.
-    pub fn decode(
-        frame: &[u8],
-        key: ApiKey,
-        api_version: i16,
-    ) -> Result<(Self, &[u8]), DecodeError> {
+    pub fn decode(frame: &[u8], key: ApiKey, api_version: i16) -> Result<(Self, &[u8]), DecodeError> {
         let mut d = Decoder::new(frame, api_version, false);
         d.enter("ResponseHeader.correlation_id");
         let correlation_id = i32::decode(&mut d)?;
@@ -163,27 +141,19 @@ fn skip_tagged_fields(d: &mut Decoder<'_>) -> Result<(), DecodeError> {
 ///
 /// # Errors
 /// A version that has no layout.
-pub(super) fn body_decoder(
-    body: &[u8],
-    key: ApiKey,
-    api_version: i16,
-) -> Result<Decoder<'_>, DecodeError> {
+pub(super) fn body_decoder(body: &[u8], key: ApiKey, api_version: i16) -> Result<Decoder<'_>, DecodeError> {
     let d = Decoder::new(body, api_version, key.is_flexible(api_version));
     if key.supports(api_version) {
         return Ok(d);
     }
-    Err(d.error(DecodeErrorKind::UnsupportedVersion {
-        version: api_version,
-    }))
+    Err(d.error(DecodeErrorKind::UnsupportedVersion { version: api_version }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PRODUCE_9: &[u8] = &[
-        0, 0, 0, 9, 0, 0, 0, 42, 0, 2, b'm', b'e', 1, 5, 1, 0xaa, 77, 78,
-    ];
+    const PRODUCE_9: &[u8] = &[0, 0, 0, 9, 0, 0, 0, 42, 0, 2, b'm', b'e', 1, 5, 1, 0xaa, 77, 78];
 
     #[test]
     fn a_flexible_header_skips_tagged_fields_and_leaves_the_body() {
@@ -206,10 +176,7 @@ mod tests {
     fn an_unknown_api_or_version_is_reported_with_its_correlation_id() {
         let frame = [0x03, 0xe7, 0, 1, 0, 0, 0, 7];
         let (header, body) = RequestHeader::decode(&frame).unwrap();
-        assert_eq!(
-            (header.api, header.api_key, header.correlation_id),
-            (Api::Unknown, 999, 7)
-        );
+        assert_eq!((header.api, header.api_key, header.correlation_id), (Api::Unknown, 999, 7));
         assert_eq!((header.client_id, body), (None, &[][..]));
 
         let frame = [0, 18, 0, 99, 0, 0, 0, 8, 0, 1, b'x', 1, 2, 3];
@@ -226,10 +193,7 @@ mod tests {
     #[test]
     fn every_prefix_of_a_header_is_an_error_and_not_a_panic() {
         for len in 0..PRODUCE_9.len() - 2 {
-            assert!(
-                RequestHeader::decode(&PRODUCE_9[..len]).is_err(),
-                "{len} bytes"
-            );
+            assert!(RequestHeader::decode(&PRODUCE_9[..len]).is_err(), "{len} bytes");
         }
     }
 
@@ -243,10 +207,7 @@ mod tests {
                 assert_eq!((header.api, header.correlation_id), (Api::Known(key), 5));
                 assert!(body.is_empty());
 
-                let head = ResponseHeader::begin(BytesMut::new(), key, version, 6)
-                    .finish()
-                    .unwrap()
-                    .head;
+                let head = ResponseHeader::begin(BytesMut::new(), key, version, 6).finish().unwrap().head;
                 let (header, body) = ResponseHeader::decode(&head[4..], key, version).unwrap();
                 assert_eq!(header.correlation_id, 6);
                 assert!(body.is_empty());

@@ -16,21 +16,14 @@ pub struct LazyArray<'a, T> {
 }
 
 enum Elements<'a, T> {
-    Frame {
-        bytes: &'a [u8],
-        len: usize,
-        version: i16,
-        flexible: bool,
-    },
+    Frame { bytes: &'a [u8], len: usize, version: i16, flexible: bool },
     Slice(&'a [T]),
 }
 
 impl<'a, T> LazyArray<'a, T> {
     /// An array of these elements, for encoding.
     pub const fn from_slice(elements: &'a [T]) -> Self {
-        Self {
-            elements: Elements::Slice(elements),
-        }
+        Self { elements: Elements::Slice(elements) }
     }
 
     /// Number of elements.
@@ -51,15 +44,9 @@ impl<'a, T: Wire<'a> + Clone> LazyArray<'a, T> {
     /// The elements, in order.
     pub fn iter(&self) -> LazyIter<'a, T> {
         LazyIter(match self.elements {
-            Elements::Frame {
-                bytes,
-                len,
-                version,
-                flexible,
-            } => {
+            Elements::Frame { bytes, len, version, flexible } => {
                 // Elements of a lazy array own no heap, so the budget was spent on nothing and needs no bound here.
-                let decoder =
-                    Decoder::new(bytes, version, flexible).with_heap_bytes_max(usize::MAX);
+                let decoder = Decoder::new(bytes, version, flexible).with_heap_bytes_max(usize::MAX);
                 Iter::Frame { decoder, left: len }
             }
             Elements::Slice(elements) => Iter::Slice(elements.iter()),
@@ -190,14 +177,7 @@ impl<'a, T: Wire<'a> + Clone> Nullable<'a> for LazyArray<'a, T> {
             T::decode(d)?;
         }
         let (bytes, _) = start.split_at(start.len() - d.rest().len());
-        Ok(Some(Self {
-            elements: Elements::Frame {
-                bytes,
-                len,
-                version,
-                flexible,
-            },
-        }))
+        Ok(Some(Self { elements: Elements::Frame { bytes, len, version, flexible } }))
     }
 
     fn encode_nullable(value: Option<&Self>, e: &mut Encoder) {

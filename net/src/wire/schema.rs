@@ -55,3 +55,40 @@ pub enum FieldType {
     /// Any of the above, or null.
     Nullable(&'static FieldType),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ApiKey;
+
+    fn visit(ty: &'static FieldType, in_lazy: bool) {
+        match ty {
+            FieldType::Array(element) => {
+                assert!(!in_lazy, "an array with elements in memory inside of one that stays in the frame");
+                visit(element, in_lazy);
+            }
+            FieldType::Lazy(element) => visit(element, true),
+            FieldType::Nullable(inner) => visit(inner, in_lazy),
+            FieldType::Struct(schema) => {
+                let tags: Vec<_> = schema.fields.iter().filter_map(|field| field.tag).collect();
+                assert!(tags.is_sorted_by(|a, b| a < b), "{}: tags {tags:?}", schema.name);
+                schema.fields.iter().for_each(|field| visit(field.ty, in_lazy));
+            }
+            FieldType::Bool
+            | FieldType::Int(_)
+            | FieldType::Float64
+            | FieldType::ErrorCode
+            | FieldType::Uuid
+            | FieldType::String
+            | FieldType::Bytes => {}
+        }
+    }
+
+    #[test]
+    fn lazy_arrays_own_no_heap_and_tags_are_declared_in_order() {
+        for key in ApiKey::SUPPORTED {
+            visit(key.request_type(), false);
+            visit(key.response_type(), false);
+        }
+    }
+}

@@ -60,10 +60,7 @@ impl FromStr for Uuid {
         }
         let mut bits = 0u128;
         for (position, letter) in text.iter().enumerate() {
-            let index = ALPHABET
-                .iter()
-                .position(|l| l == letter)
-                .ok_or(ParseUuidError)? as u128;
+            let index = ALPHABET.iter().position(|l| l == letter).ok_or(ParseUuidError)? as u128;
             if position + 1 == TEXT_CHARS {
                 bits = (bits << 2) | (index >> 4);
             } else {
@@ -82,10 +79,7 @@ mod tests {
     fn the_text_form_is_kafkas_url_safe_base64() {
         assert_eq!(Uuid::ZERO.to_string(), "AAAAAAAAAAAAAAAAAAAAAA");
         // Kafka's own reserved id for the metadata topic: the number one.
-        assert_eq!(
-            Uuid(1u128.to_be_bytes()).to_string(),
-            "AAAAAAAAAAAAAAAAAAAAAQ"
-        );
+        assert_eq!(Uuid(1u128.to_be_bytes()).to_string(), "AAAAAAAAAAAAAAAAAAAAAQ");
         assert_eq!(Uuid([0xff; 16]).to_string(), "_____________________w");
         assert_eq!(Uuid([0xfb; 16]).to_string(), "-_v7-_v7-_v7-_v7-_v7-w");
     }
@@ -93,17 +87,11 @@ mod tests {
     #[test]
     fn the_text_form_reads_back_and_anything_else_is_refused() {
         for seed in 0..200u128 {
-            let id =
-                Uuid((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_be_bytes());
+            let id = Uuid((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)).to_be_bytes());
             assert_eq!(id.to_string().parse(), Ok(id));
             assert_eq!(format!("{id}==").parse(), Ok(id));
         }
-        for text in [
-            "",
-            "AAAAAAAAAAAAAAAAAAAAA",
-            "AAAAAAAAAAAAAAAAAAAAAAA",
-            "AAAAAAAAAAAAAAAAAAAAA+",
-        ] {
+        for text in ["", "AAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAA+"] {
             assert_eq!(text.parse::<Uuid>(), Err(ParseUuidError));
         }
     }

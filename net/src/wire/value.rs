@@ -64,11 +64,7 @@ impl<'a, T: Nullable<'a>> Wire<'a> for Option<T> {
 /// The value of a nullable reading, where null isn't allowed.
 #[inline]
 pub(super) fn not_null<T>(d: &Decoder<'_>, value: Option<T>) -> Result<T, DecodeError> {
-    value.ok_or_else(|| {
-        d.error(DecodeErrorKind::Null {
-            version: d.version(),
-        })
-    })
+    value.ok_or_else(|| d.error(DecodeErrorKind::Null { version: d.version() }))
 }
 
 macro_rules! numbers {

@@ -57,16 +57,14 @@ impl<'c> Choices<'c> {
 
 /// The body of a message with random contents.
 pub fn body(key: ApiKey, version: i16, side: Side, choices: &mut Choices<'_>) -> Vec<u8> {
-    let mut writer =
-        Writer { out: Vec::new(), version, flexible: key.is_flexible(version), unknown_tags: false };
+    let mut writer = Writer { out: Vec::new(), version, flexible: key.is_flexible(version), unknown_tags: false };
     writer.value(layout(key, side), choices);
     writer.out
 }
 
 /// As [`body`], with tagged fields in it that nobody knows.
 pub fn body_with_unknown_tags(key: ApiKey, version: i16, side: Side, choices: &mut Choices<'_>) -> Vec<u8> {
-    let mut writer =
-        Writer { out: Vec::new(), version, flexible: key.is_flexible(version), unknown_tags: true };
+    let mut writer = Writer { out: Vec::new(), version, flexible: key.is_flexible(version), unknown_tags: true };
     writer.value(layout(key, side), choices);
     writer.out
 }
@@ -182,8 +180,7 @@ impl Writer {
         if !self.flexible {
             return;
         }
-        let tagged: Vec<_> =
-            present.filter(|field| field.tag.is_some()).filter(|_| choices.below(3) != 0).collect();
+        let tagged: Vec<_> = present.filter(|field| field.tag.is_some()).filter(|_| choices.below(3) != 0).collect();
         let unknown = if self.unknown_tags { choices.below(3) } else { 0 };
         self.uvarint(tagged.len() + unknown);
         for field in tagged {

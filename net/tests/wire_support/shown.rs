@@ -145,8 +145,7 @@ const NOT_OURS: [&str; 5] = [
 pub fn assert_same(path: &str, ours: &Shown, oracle: &Shown) {
     match (ours, oracle) {
         (Shown::Struct(ours), Shown::Struct(oracle)) => {
-            let oracle: Vec<_> =
-                oracle.iter().filter(|(name, _)| !NOT_OURS.contains(&name.as_str())).collect();
+            let oracle: Vec<_> = oracle.iter().filter(|(name, _)| !NOT_OURS.contains(&name.as_str())).collect();
             for (name, _) in &oracle {
                 assert!(ours.iter().any(|(own, _)| own == name), "{path} lacks {name}");
             }

@@ -25,29 +25,19 @@ impl<'e> FetchResponseWriter<'e> {
         topics: usize,
     ) -> Self {
         let version = e.version();
-        assert!(
-            ApiKey::Fetch.supports(version),
-            "Fetch has no version {version}"
-        );
+        assert!(ApiKey::Fetch.supports(version), "Fetch has no version {version}");
         throttle_time_ms.encode(e);
         if version >= 7 {
             error_code.encode(e);
             session_id.encode(e);
         }
         e.long_len(Some(topics));
-        Self {
-            e,
-            topics_left: topics,
-            partitions_left: 0,
-        }
+        Self { e, topics_left: topics, partitions_left: 0 }
     }
 
     /// Starts a topic of `partitions` partitions. The version decides whether name or id is written.
     pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {
-        assert_eq!(
-            self.partitions_left, 0,
-            "the topic before {name:?} lacks partitions"
-        );
+        assert_eq!(self.partitions_left, 0, "the topic before {name:?} lacks partitions");
         assert!(self.topics_left > 0, "topic {name:?} is one too many");
         self.topics_left -= 1;
         self.partitions_left = partitions;
@@ -66,10 +56,7 @@ impl<'e> FetchResponseWriter<'e> {
     /// Writes a partition of the topic started last.
     pub fn partition(&mut self, partition: &FetchPartitionData<'_>) {
         let index = partition.partition_index;
-        assert!(
-            self.partitions_left > 0,
-            "partition {index} is one too many"
-        );
+        assert!(self.partitions_left > 0, "partition {index} is one too many");
         self.partitions_left -= 1;
         partition.encode(self.e);
         if self.partitions_left == 0 {

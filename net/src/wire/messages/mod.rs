@@ -55,9 +55,7 @@ use bytes::BytesMut;
 
 use super::encoder::{EncodeErrorKind, Encoded};
 use super::header::body_decoder;
-use super::{
-    ApiKey, DecodeError, Decoder, EncodeError, Encoder, FieldType, HEAP_BYTES_MAX_DEFAULT, Wire,
-};
+use super::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, FieldType, HEAP_BYTES_MAX_DEFAULT, Wire};
 use super::{RequestHeader, ResponseHeader};
 
 /// The body of a request.
@@ -110,12 +108,7 @@ pub trait Response<'a>: Wire<'a> {
     ///
     /// # Errors
     /// A version outside [`ApiKey::versions`], or a value that the version has no bytes for.
-    fn encode_frame(
-        &self,
-        buf: BytesMut,
-        version: i16,
-        correlation_id: i32,
-    ) -> Result<Encoded, EncodeError> {
+    fn encode_frame(&self, buf: BytesMut, version: i16, correlation_id: i32) -> Result<Encoded, EncodeError> {
         let mut e = ResponseHeader::begin(buf, Self::KEY, version, correlation_id);
         encode_body(self, Self::KEY, &mut e);
         e.finish()
@@ -257,10 +250,7 @@ impl<'a> RequestBody<'a> {
         body: &'a [u8],
         heap_bytes_max: usize,
     ) -> Result<Self, DecodeError> {
-        Self::read(
-            key,
-            &mut body_decoder(body, key, version)?.with_heap_bytes_max(heap_bytes_max),
-        )
+        Self::read(key, &mut body_decoder(body, key, version)?.with_heap_bytes_max(heap_bytes_max))
     }
 
     /// Appends the body to a frame begun with [`RequestHeader::begin`].

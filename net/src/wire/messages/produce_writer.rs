@@ -19,24 +19,14 @@ impl<'e> ProduceResponseWriter<'e> {
     /// Starts the body behind a header written by [`crate::wire::ResponseHeader::begin`]; `topics` topics follow.
     pub fn begin(e: &'e mut Encoder, topics: usize) -> Self {
         let version = e.version();
-        assert!(
-            ApiKey::Produce.supports(version),
-            "Produce has no version {version}"
-        );
+        assert!(ApiKey::Produce.supports(version), "Produce has no version {version}");
         e.long_len(Some(topics));
-        Self {
-            e,
-            topics_left: topics,
-            partitions_left: 0,
-        }
+        Self { e, topics_left: topics, partitions_left: 0 }
     }
 
     /// Starts a topic of `partitions` partitions. The version decides whether name or id is written.
     pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {
-        assert_eq!(
-            self.partitions_left, 0,
-            "the topic before {name:?} lacks partitions"
-        );
+        assert_eq!(self.partitions_left, 0, "the topic before {name:?} lacks partitions");
         assert!(self.topics_left > 0, "topic {name:?} is one too many");
         self.topics_left -= 1;
         self.partitions_left = partitions;
@@ -55,10 +45,7 @@ impl<'e> ProduceResponseWriter<'e> {
     /// Writes a partition of the topic started last.
     pub fn partition(&mut self, partition: &PartitionProduceResponse<'_>) {
         let index = partition.index;
-        assert!(
-            self.partitions_left > 0,
-            "partition {index} is one too many"
-        );
+        assert!(self.partitions_left > 0, "partition {index} is one too many");
         self.partitions_left -= 1;
         partition.encode(self.e);
         if self.partitions_left == 0 {
