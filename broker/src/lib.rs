@@ -1,1 +1,5 @@
 //! Corelog, the broker.
+
+pub mod config;
+pub mod controller;
+pub mod names;

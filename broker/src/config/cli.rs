@@ -1,0 +1,217 @@
+//! The command line.
+//!
+//! Holds: what `corelog` can be told, the help that teaches it, and the printing of the property tables.
+//! Never touches: files, the broker itself.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::definition::{Definition, Effect, Importance, Scope, broker_definition, nearest_name, topic_definition};
+use super::synonyms::topic_synonyms;
+use super::table;
+
+/// Corelog: a Kafka broker without a JVM, one thread and one io_uring per core.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "corelog",
+    version,
+    about,
+    args_conflicts_with_subcommands = true,
+    after_long_help = EXAMPLES
+)]
+pub struct Cli {
+    /// What to do; without it, serve.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to serve.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corelog
+      Serve on 127.0.0.1:9092 with every core, data in ./data.
+  corelog --data-dir /var/lib/corelog --listen 192.168.1.5:9092
+      Serve the local network.
+  corelog --config server.properties --set log.retention.hours=24
+      Start from a Kafka broker's file, and keep records for a day.
+  CORELOG_NUM_PARTITIONS=12 corelog --shards 4
+      Any property can come from the environment; four cores serve.
+  corelog config list retention
+      Every property with `retention` in its name.
+  corelog config describe flush.messages
+      What a property means, takes and defaults to.
+
+A value is taken from the last of these that has it: the defaults, --config, the environment
+(CORELOG_ and the name in capitals, with _ for .), --set, a flag of its own.
+
+Then, with any Kafka client:
+  kafka-console-producer.sh --bootstrap-server 127.0.0.1:9092 --topic hello
+";
+
+/// What `corelog` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run the broker.
+    #[command(after_long_help = EXAMPLES)]
+    Serve(ServeArgs),
+    /// Show what can be configured.
+    Config {
+        /// Which part of it.
+        #[command(subcommand)]
+        what: ConfigCommand,
+    },
+}
+
+/// How to serve.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// A file of properties, as Kafka's server.properties.
+    #[arg(long, value_name = "FILE", env = "CORELOG_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where everything is kept (sets log.dirs) [default: ./data].
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where clients connect (sets listeners) [default: 127.0.0.1:9092].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+    /// How many cores serve (sets corelog.shards) [default: all that this process may use].
+    #[arg(long, value_name = "N")]
+    pub shards: Option<u16>,
+    /// Set any property; may be given more than once.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// What of the configuration to show.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// List the properties, with their defaults.
+    List {
+        /// Only those with this text in their name.
+        part: Option<String>,
+        /// The topics' properties instead of the broker's.
+        #[arg(long)]
+        topic: bool,
+        /// Also those that Corelog accepts and does not act on.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Explain one property.
+    Describe {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Cli {
+    /// The arguments to serve with, or what to print instead.
+    #[must_use]
+    pub fn into_action(self) -> Action {
+        match self.command {
+            None => Action::Serve(self.serve),
+            Some(Command::Serve(args)) => Action::Serve(args),
+            Some(Command::Config { what }) => match what {
+                ConfigCommand::List { part, topic, all } => {
+                    let rows = if topic { table::topic() } else { table::broker() };
+                    Action::Print(list(rows, part.as_deref().unwrap_or(""), all))
+                }
+                ConfigCommand::Describe { name } => match describe(&name) {
+                    Some(text) => Action::Print(text),
+                    None => Action::Refuse(no_such_property(&name)),
+                },
+            },
+        }
+    }
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Run the broker.
+    Serve(ServeArgs),
+    /// Print this and be done.
+    Print(String),
+    /// Print this to the error output, and fail.
+    Refuse(String),
+}
+
+fn no_such_property(name: &str) -> String {
+    let nearest = nearest_name(name, table::broker()).or_else(|| nearest_name(name, table::topic()));
+    match nearest {
+        Some(nearest) => format!("there is no property `{name}`; did you mean `{nearest}`?\n"),
+        None => format!("there is no property `{name}`; `corelog config list --all` shows them all\n"),
+    }
+}
+
+fn list(rows: &[Definition], part: &str, all: bool) -> String {
+    let shown: Vec<&Definition> = rows
+        .iter()
+        .filter(|row| row.name.contains(part) && !row.internal)
+        .filter(|row| all || row.effect == Effect::Acts)
+        .collect();
+    let width = shown.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in &shown {
+        let mark = match row.effect {
+            Effect::Acts => ' ',
+            Effect::Listed => '-',
+        };
+        let default = row.default.unwrap_or("(not set)");
+        let _ = writeln!(text, "{mark} {:width$}  {:8} {default}", row.name, row.kind.name());
+    }
+    if shown.is_empty() {
+        let _ =
+            writeln!(text, "no property has `{part}` in its name{}", if all { "" } else { "; --all looks further" });
+    } else if all {
+        text.push_str("\n-: accepted, checked and listed, without effect here\n");
+    }
+    text
+}
+
+fn describe(name: &str) -> Option<String> {
+    let broker = broker_definition(name);
+    let topic = topic_definition(name);
+    let mut text = String::new();
+    for row in [broker, topic].into_iter().flatten() {
+        describe_row(row, &mut text);
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn describe_row(row: &Definition, text: &mut String) {
+    let allowed = row.validator.describe();
+    let allowed = if allowed.is_empty() { String::new() } else { format!(", {allowed}") };
+    let where_set = match row.scope {
+        Scope::ReadOnly => "of the broker, at start",
+        Scope::PerBroker => "of the broker, at start or for one broker while it runs",
+        Scope::ClusterWide => "of the broker, at start or while it runs, for one broker or all",
+        Scope::Topic => "of a topic, at any time",
+    };
+    let importance = match row.importance {
+        Importance::High => "high",
+        Importance::Medium => "medium",
+        Importance::Low => "low",
+    };
+    let _ = writeln!(text, "{}\n  {}", row.name, row.doc);
+    let _ = writeln!(text, "  type        {}{allowed}", row.kind);
+    let _ = writeln!(text, "  default     {}", row.default.unwrap_or("(not set)"));
+    let _ = writeln!(text, "  set         {where_set}");
+    let _ = writeln!(text, "  importance  {importance}");
+    if row.effect == Effect::Listed {
+        let _ = writeln!(text, "  effect      none here: accepted, checked and listed");
+    }
+    if let Some((_, why)) = table::DEVIATIONS.iter().find(|(name, _)| *name == row.name) {
+        let _ = writeln!(text, "  not Kafka's default: {why}");
+    }
+    if row.scope == Scope::Topic {
+        let behind: Vec<&str> = topic_synonyms(row.name).iter().map(|&(n, _)| n).collect();
+        if !behind.is_empty() {
+            let _ = writeln!(text, "  a topic that doesn't set it has the broker's {}", behind.join(", else "));
+        }
+    }
+    text.push('\n');
+}

@@ -1,0 +1,257 @@
+//! Reading the configuration when the broker starts.
+//!
+//! Holds: the order of the sources, the checks of every single value, and the two files that are read.
+//! Never touches: what changes while the broker runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::broker::{BrokerConfig, Host};
+use super::build::{self, Parts};
+use super::cli::ServeArgs;
+use super::core_map::CoreMap;
+use super::definition::{Definition, Effect, broker_definition, listener_override_base, nearest_name};
+use super::layers::Layers;
+use super::origin::{Origin, StaticProperties};
+use super::problem::{OriginOrDefault, Problem, Problems, Warning};
+use super::{properties, table};
+
+/// Variables that start with `CORELOG_` and are no properties: the flags' own, and the log filter's.
+const OTHER_VARIABLES: [&str; 2] = ["CORELOG_CONFIG", "CORELOG_LOG"];
+
+/// The prefix of the environment's variables.
+const PREFIX: &str = "CORELOG_";
+
+/// The configuration, and what the operator should know about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: BrokerConfig,
+    /// To be logged once.
+    pub warnings: Vec<Warning>,
+}
+
+/// Reads the configuration: the file, then the environment, then `--set`, then the flags; a later one wins.
+///
+/// # Errors
+/// [`Problems`]: everything that is wrong, at once.
+pub fn load(
+    args: &ServeArgs,
+    environment: impl IntoIterator<Item = (String, String)>,
+    host: Host,
+) -> Result<Loaded, Problems> {
+    let mut loader = Loader::default();
+    if let Some(path) = &args.config {
+        loader.read_file(path);
+    }
+    loader.read_environment(environment);
+    loader.read_flags(args);
+    loader.finish(host)
+}
+
+#[derive(Default)]
+struct Loader {
+    properties: StaticProperties,
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
+}
+
+impl Loader {
+    fn read_file(&mut self, path: &Path) {
+        let text = match std::fs::read(path) {
+            Ok(bytes) => decode(bytes),
+            Err(error) => {
+                self.problems.push(Problem::Unreadable {
+                    path: path.to_owned(),
+                    error,
+                    fix: "Check the path given with --config.",
+                });
+                return;
+            }
+        };
+        match properties::parse(&text) {
+            Ok(parsed) => {
+                for property in parsed {
+                    let origin = Origin::File { path: path.to_owned(), line: property.line };
+                    self.properties.set(property.key, property.value, origin);
+                }
+            }
+            Err(error) => self.problems.push(Problem::Malformed { path: path.to_owned(), error }),
+        }
+    }
+
+    fn read_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
+        for (variable, value) in environment {
+            let Some(rest) = variable.strip_prefix(PREFIX) else {
+                continue;
+            };
+            if OTHER_VARIABLES.contains(&variable.as_str()) {
+                continue;
+            }
+            let name = property_of_variable(rest);
+            self.properties.set(name, value, Origin::Environment { variable });
+        }
+    }
+
+    fn read_flags(&mut self, args: &ServeArgs) {
+        for text in &args.set {
+            match text.split_once('=') {
+                Some((name, value)) if !name.trim().is_empty() => {
+                    self.properties.set(name.trim(), value, Origin::Set);
+                }
+                _ => self.problems.push(Problem::NotAnAssignment { text: text.clone() }),
+            }
+        }
+        let mut flag = |flag, name: &str, value: String| {
+            self.properties.set(name, value, Origin::Flag { flag });
+        };
+        if let Some(dir) = &args.data_dir {
+            flag("--data-dir", "log.dirs", dir.display().to_string());
+        }
+        if let Some(address) = &args.listen {
+            flag("--listen", "listeners", format!("PLAINTEXT://{address}"));
+        }
+        if let Some(shards) = args.shards {
+            flag("--shards", "corelog.shards", shards.to_string());
+        }
+    }
+
+    fn finish(mut self, host: Host) -> Result<Loaded, Problems> {
+        self.check_each();
+        if !self.problems.is_empty() {
+            return Err(Problems(self.problems));
+        }
+        let layers = Layers::fixed(Arc::new(self.properties));
+        let core_map = Arc::new(read_core_map(&layers, &host)?);
+        let config = build::build(Parts { layers, host, core_map })?;
+        let mut warnings = self.warnings;
+        warn_of_the_whole(&config, &mut warnings);
+        Ok(Loaded { config, warnings })
+    }
+
+    fn check_each(&mut self) {
+        for (name, property) in self.properties.iter() {
+            let base = listener_override_base(name).unwrap_or(name);
+            let Some(row) = broker_definition(base) else {
+                match nearest_name(name, table::broker()) {
+                    Some(nearest) => self.problems.push(Problem::Misspelled {
+                        name: name.to_owned(),
+                        origin: property.origin.clone(),
+                        nearest,
+                    }),
+                    None => {
+                        self.warnings.push(Warning::Unknown { name: name.to_owned(), origin: property.origin.clone() })
+                    }
+                }
+                continue;
+            };
+            match row.parse(&property.value) {
+                Err(error) => self.problems.push(Problem::Value {
+                    reason: error.to_string(),
+                    origin: OriginOrDefault(Some(property.origin.clone())),
+                    fix: fix_for(row),
+                }),
+                Ok(value) => {
+                    let is_default = row.default.and_then(|text| row.parse(text).ok());
+                    if row.effect == Effect::Listed && Some(value) != is_default {
+                        self.warnings
+                            .push(Warning::NoEffect { name: name.to_owned(), origin: property.origin.clone() });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Java wrote these files in Latin-1, people write them in UTF-8: what is not UTF-8 is Latin-1.
+fn decode(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().iter().map(|&byte| char::from(byte)).collect())
+}
+
+/// `LOG_RETENTION_MS` is `log.retention.ms`; a name that only Corelog has may do without its `CORELOG_`: `SHARDS` is
+/// `corelog.shards`.
+fn property_of_variable(rest: &str) -> String {
+    let name = rest.to_ascii_lowercase().replace('_', ".");
+    let own = format!("corelog.{name}");
+    if broker_definition(&name).is_none() && broker_definition(&own).is_some() {
+        return own;
+    }
+    name
+}
+
+fn fix_for(row: &Definition) -> String {
+    let allowed = row.validator.describe();
+    let mut fix = format!("It takes {}", article(row));
+    if !allowed.is_empty() {
+        fix.push_str(", ");
+        fix.push_str(&allowed);
+    }
+    match row.default {
+        Some("") | None => fix.push_str("; leave it out if you don't need it."),
+        Some(default) => fix.push_str(&format!("; its default is {default}.")),
+    }
+    fix
+}
+
+fn article(row: &Definition) -> &'static str {
+    use super::value::ConfigType;
+    match row.kind {
+        ConfigType::Boolean => "true or false",
+        ConfigType::String | ConfigType::Password => "a text",
+        ConfigType::Int => "a 32-bit integer",
+        ConfigType::Short => "a 16-bit integer",
+        ConfigType::Long => "a 64-bit integer",
+        ConfigType::Double => "a number",
+        ConfigType::List => "a list separated by commas",
+        ConfigType::Class => "the name of a class",
+    }
+}
+
+/// Reads the core map: the file that is named, or `core-map.toml` in the data folder if it is there.
+fn read_core_map(layers: &Layers, host: &Host) -> Result<CoreMap, Problems> {
+    const NAME: &str = "corelog.core.map.file";
+    let named = layers.fixed.get(NAME).map(|text| PathBuf::from(text.trim()));
+    let beside = build::data_dirs(layers).first().map(|dir| dir.join("core-map.toml"));
+    let must_exist = named.is_some();
+    let Some(path) = named.or(beside) else {
+        return Ok(CoreMap::default());
+    };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {
+            return Ok(CoreMap::default());
+        }
+        Err(error) => {
+            return Err(Problems(vec![Problem::Unreadable { path, error, fix: "Check corelog.core.map.file." }]));
+        }
+    };
+    CoreMap::parse(&text, build::shards(layers, host)).map_err(|error| Problems(vec![Problem::CoreMap { path, error }]))
+}
+
+fn warn_of_the_whole(config: &BrokerConfig, warnings: &mut Vec<Warning>) {
+    let fixed = &config.layers.fixed;
+    if config.topic_defaults.durability == super::Durability::Durable {
+        for name in ["log.flush.interval.messages", "log.flush.interval.ms"] {
+            if let Some(origin) = fixed.origin(name)
+                && fixed.get(name).is_some_and(|text| text.trim() != "1")
+            {
+                warnings.push(Warning::StaysDurable { name: name.to_owned(), origin: origin.clone() });
+            }
+        }
+    }
+    let name = if fixed.contains("log.dirs") { "log.dirs" } else { "log.dir" };
+    if let (Some(origin), [first, _, ..]) = (fixed.origin(name), config.data_dirs.as_slice()) {
+        warnings.push(Warning::OneDataFolder {
+            name,
+            count: config.data_dirs.len(),
+            origin: origin.clone(),
+            first: first.display().to_string(),
+        });
+    }
+    for name in build::controller_listeners(config) {
+        warnings.push(Warning::ControllerListener { name });
+    }
+    if config.shards > config.host.cores.len() {
+        warnings.push(Warning::MoreShardsThanCores { shards: config.shards, cores: config.host.cores.len() });
+    }
+}

@@ -1,0 +1,164 @@
+//! What is wrong with a start-up configuration, said so that it can be put right.
+//!
+//! Holds: problems and warnings. Each names the property, the value, where it was set, and the fix.
+//! Never touches: how they were found.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::core_map::CoreMapError;
+use super::origin::Origin;
+use super::properties::PropertiesError;
+
+/// One thing that is wrong.
+#[derive(Debug, Error)]
+pub enum Problem {
+    /// A file cannot be read.
+    #[error("cannot read {}: {error}. {fix}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// The configuration file is malformed.
+    #[error("{}:{}: {}", path.display(), error.line, error.reason)]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        error: PropertiesError,
+    },
+    /// A value is wrong.
+    #[error("{reason}{origin}. {fix}")]
+    Value {
+        /// What is wrong, naming property and value.
+        reason: String,
+        /// Where it was set.
+        origin: OriginOrDefault,
+        /// What to do.
+        fix: String,
+    },
+    /// A name that is nearly, but not quite, a property's.
+    #[error("unknown property `{name}` (set by {origin}). Did you mean `{nearest}`?")]
+    Misspelled {
+        /// The name.
+        name: String,
+        /// Where it was set.
+        origin: Origin,
+        /// The property that was probably meant.
+        nearest: &'static str,
+    },
+    /// `--set` without `=`.
+    #[error("--set {text}: write it as --set name=value")]
+    NotAnAssignment {
+        /// What was given.
+        text: String,
+    },
+    /// The core map is wrong.
+    #[error("{}: {error}", path.display())]
+    CoreMap {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: CoreMapError,
+    },
+}
+
+/// Where a value was set; nothing, when it is a default or was set while the broker ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginOrDefault(pub Option<Origin>);
+
+impl fmt::Display for OriginOrDefault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(origin) => write!(f, " (set by {origin})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that is wrong, found in one go.
+#[derive(Debug)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => write!(f, "the configuration is wrong: {one}"),
+            many => {
+                write!(f, "{} things are wrong with the configuration:", many.len())?;
+                for problem in many {
+                    write!(f, "\n  - {problem}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Something the operator should know that does not keep the broker from starting.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Warning {
+    /// A property that nobody knows. Kafka warns too: a plugin may know it.
+    #[error("unknown property `{name}` (set by {origin}) is ignored")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Where it was set.
+        origin: Origin,
+    },
+    /// A property of Kafka's that Corelog accepts and does not act on.
+    #[error("`{name}` (set by {origin}) has no effect here: Corelog accepts it so that a Kafka configuration loads")]
+    NoEffect {
+        /// The name.
+        name: String,
+        /// Where it was set.
+        origin: Origin,
+    },
+    /// `flush.messages` alone does not relax durability.
+    #[error(
+        "`{name}` (set by {origin}) does not relax durability: every acknowledged record is on stable storage. \
+         To trade that for speed, set `corelog.durability=memory`, by topic or for the broker"
+    )]
+    StaysDurable {
+        /// The name.
+        name: String,
+        /// Where it was set.
+        origin: Origin,
+    },
+    /// Several data folders.
+    #[error("`{name}` names {count} folders (set by {origin}); Corelog keeps everything in the first, {first}")]
+    OneDataFolder {
+        /// `log.dirs` or `log.dir`.
+        name: &'static str,
+        /// How many.
+        count: usize,
+        /// Where they were set.
+        origin: Origin,
+        /// The first.
+        first: String,
+    },
+    /// A listener of the controller's.
+    #[error(
+        "listener `{name}` is the controller's (`controller.listener.names`); it is not opened: a single node has no peers"
+    )]
+    ControllerListener {
+        /// The listener.
+        name: String,
+    },
+    /// More shards than cores.
+    #[error("{shards} shards share {cores} cores; they will get in each other's way: lower corelog.shards")]
+    MoreShardsThanCores {
+        /// The shards.
+        shards: usize,
+        /// The cores.
+        cores: usize,
+    },
+}

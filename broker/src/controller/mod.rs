@@ -1,0 +1,23 @@
+//! The controller room: who decides what topics there are.
+//!
+//! ```text
+//!   Request --> Controller::handle(request, now, random) --> (Response, records)
+//!                      |  (its own state is already ahead)        |
+//!                      |                                          v
+//!                      |                             MetadataLog::append, durable
+//!                      v                                          |
+//!                MetadataImage --- published to the cores, and the response sent, once that is done
+//! ```
+//!
+//! Holds: a pure state machine, the records of its log, their bytes, and the image that every core reads.
+//! Never touches: sockets, clocks, random sources; only `log` touches files.
+
+pub mod error;
+pub mod image;
+pub mod record;
+pub mod request;
+pub mod shared_map;
+
+pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
+pub use record::{ConfigResource, Endpoint, Record, ResourceKind};
+pub use request::{Request, Response};
