@@ -44,31 +44,18 @@ impl AsMut<[u8]> for Aligned {
 
 /// Opens (and creates) a file for direct reads and writes.
 pub fn open_direct(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .custom_flags(libc::O_DIRECT)
-        .open(path)
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT).open(path)
 }
 
 /// One `pwritev2`, with RWF_DSYNC if `durable`.
 pub fn write_at(file: &File, bytes: &[u8], offset: u64, durable: bool) -> io::Result<()> {
-    let part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let flags = if durable { libc::RWF_DSYNC } else { 0 };
     // SAFETY: the iovec points at `bytes`, which lives across the call and is only read by it.
-    let written =
-        unsafe { libc::pwritev2(file.as_raw_fd(), &part, 1, offset as libc::off_t, flags) };
+    let written = unsafe { libc::pwritev2(file.as_raw_fd(), &part, 1, offset as libc::off_t, flags) };
     match usize::try_from(written) {
         Ok(written) if written == bytes.len() => Ok(()),
-        Ok(written) => Err(io::Error::other(format!(
-            "short write: {written} of {} bytes",
-            bytes.len()
-        ))),
+        Ok(written) => Err(io::Error::other(format!("short write: {written} of {} bytes", bytes.len()))),
         Err(_) => Err(io::Error::last_os_error()),
     }
 }
@@ -76,19 +63,8 @@ pub fn write_at(file: &File, bytes: &[u8], offset: u64, durable: bool) -> io::Re
 /// `fallocate(2)`.
 pub fn allocate(file: &File, mode: i32, offset: u64, len: u64) -> io::Result<()> {
     // SAFETY: plain numbers only.
-    let done = unsafe {
-        libc::fallocate(
-            file.as_raw_fd(),
-            mode,
-            offset as libc::off_t,
-            len as libc::off_t,
-        )
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as libc::off_t, len as libc::off_t) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes a folder's entries durable.

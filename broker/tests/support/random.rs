@@ -41,10 +41,7 @@ impl Random {
 
     /// A duration in `from..=to`.
     pub fn duration(&mut self, from: Duration, to: Duration) -> Duration {
-        assert!(
-            from <= to,
-            "the shortest duration {from:?} is past the longest {to:?}"
-        );
+        assert!(from <= to, "the shortest duration {from:?} is past the longest {to:?}");
         let span = (to - from).as_nanos() as u64;
         from + Duration::from_nanos(self.below(span + 1))
     }
@@ -63,12 +60,8 @@ impl Random {
 /// The seed of a test run: from `CORELOG_TEST_SEED` if it is set, else from the clock. Printed, so that a failure can be repeated.
 pub fn test_seed(test: &str) -> u64 {
     let seed = match std::env::var("CORELOG_TEST_SEED") {
-        Ok(text) => text
-            .parse()
-            .expect("CORELOG_TEST_SEED must be a whole number"),
-        Err(_) => SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(1, |since| since.as_nanos() as u64),
+        Ok(text) => text.parse().expect("CORELOG_TEST_SEED must be a whole number"),
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64),
     };
     println!("{test}: seed {seed} (set CORELOG_TEST_SEED={seed} to repeat)");
     seed

@@ -77,9 +77,7 @@ impl Content {
 
     /// How many pages of `offset..offset + len` don't yet take up space.
     pub fn pages_missing(&self, offset: u64, len: u64) -> u64 {
-        page_range(offset, len)
-            .filter(|&page| !self.is_allocated(page))
-            .count() as u64
+        page_range(offset, len).filter(|&page| !self.is_allocated(page)).count() as u64
     }
 
     /// The live bytes at `offset`, at most `len` of them, fewer at the end of the file.
@@ -128,22 +126,13 @@ impl Content {
     pub fn zero_range(&mut self, offset: u64, len: u64, free: bool, stamp: u64) {
         self.zero(offset, len, stamp);
         if free {
-            self.free_pages(
-                offset.div_ceil(PAGE_BYTES as u64),
-                (offset + len) / PAGE_BYTES as u64,
-            );
+            self.free_pages(offset.div_ceil(PAGE_BYTES as u64), (offset + len) / PAGE_BYTES as u64);
         }
     }
 
     /// Notes what a sync that starts now has to make durable.
     pub fn begin_sync(&self) -> SyncTicket {
-        let last = |dirty: &Dirty| {
-            dirty
-                .versions
-                .last()
-                .cloned()
-                .expect("a dirty page has a version")
-        };
+        let last = |dirty: &Dirty| dirty.versions.last().cloned().expect("a dirty page has a version");
         SyncTicket {
             pages: self
                 .dirty
@@ -185,10 +174,7 @@ impl Content {
     pub fn cut(&mut self, random: &mut Random, survival: u64) -> u64 {
         let mut lost = 0;
         for (page, dirty) in std::mem::take(&mut self.dirty) {
-            let mut bytes = self
-                .stable
-                .get(&page)
-                .map_or([0; PAGE_BYTES], |stored| **stored);
+            let mut bytes = self.stable.get(&page).map_or([0; PAGE_BYTES], |stored| **stored);
             let last = dirty.versions.len() - 1;
             for sector in (0..PAGE_BYTES).step_by(SECTOR_BYTES) {
                 if !random.chance(survival) {
@@ -196,11 +182,7 @@ impl Content {
                     continue;
                 }
                 // Mostly the last version; now and then one that was overwritten before it was ever synced.
-                let version = if random.chance(750) {
-                    last
-                } else {
-                    random.below(last as u64 + 1) as usize
-                };
+                let version = if random.chance(750) { last } else { random.below(last as u64 + 1) as usize };
                 let range = sector..sector + SECTOR_BYTES;
                 match &dirty.versions[version].1 {
                     Some(written) => bytes[range.clone()].copy_from_slice(&written[range]),
@@ -229,8 +211,7 @@ impl Content {
     /// Stable bytes past the stable end don't exist; the live state becomes the stable one.
     fn forget_past_the_end(&mut self) {
         let end = self.stable_len;
-        self.stable
-            .retain(|&page, _| page * (PAGE_BYTES as u64) < end);
+        self.stable.retain(|&page, _| page * (PAGE_BYTES as u64) < end);
         let within = (end % PAGE_BYTES as u64) as usize;
         if within > 0
             && let Some(stored) = self.stable.get(&(end / PAGE_BYTES as u64))
@@ -242,10 +223,7 @@ impl Content {
         self.live = self.stable.clone();
         self.live_len = end;
         self.live_len_stamp = self.stable_len_stamp;
-        self.free_pages(
-            end.div_ceil(PAGE_BYTES as u64),
-            (self.allocated.len() as u64) * 64,
-        );
+        self.free_pages(end.div_ceil(PAGE_BYTES as u64), (self.allocated.len() as u64) * 64);
         let pages: Vec<u64> = self.live.keys().copied().collect();
         for page in pages {
             self.allocate_page(page);
@@ -271,12 +249,7 @@ impl Content {
             }
             let from = offset.max(start) - start;
             let to = (end - start).min(PAGE_BYTES as u64);
-            self.edit(
-                page,
-                from as usize,
-                &[0; PAGE_BYTES][..(to - from) as usize],
-                stamp,
-            );
+            self.edit(page, from as usize, &[0; PAGE_BYTES][..(to - from) as usize], stamp);
         }
     }
 
@@ -289,10 +262,7 @@ impl Content {
         bytes[within..within + data.len()].copy_from_slice(data);
         let new = pack(bytes);
         store(&mut self.live, page, new.clone());
-        let dirty = self.dirty.entry(page).or_insert(Dirty {
-            stable_stamp: stamp - 1,
-            versions: Vec::new(),
-        });
+        let dirty = self.dirty.entry(page).or_insert(Dirty { stable_stamp: stamp - 1, versions: Vec::new() });
         if dirty.versions.len() == VERSIONS_MAX {
             dirty.versions.remove(0);
         }
@@ -300,9 +270,7 @@ impl Content {
     }
 
     fn is_allocated(&self, page: u64) -> bool {
-        self.allocated
-            .get((page / 64) as usize)
-            .is_some_and(|bits| bits & (1 << (page % 64)) != 0)
+        self.allocated.get((page / 64) as usize).is_some_and(|bits| bits & (1 << (page % 64)) != 0)
     }
 
     fn allocate_page(&mut self, page: u64) {
@@ -327,11 +295,7 @@ impl Content {
 }
 
 fn pack(bytes: Bytes) -> Page {
-    if bytes.iter().all(|&byte| byte == 0) {
-        None
-    } else {
-        Some(Arc::new(bytes))
-    }
+    if bytes.iter().all(|&byte| byte == 0) { None } else { Some(Arc::new(bytes)) }
 }
 
 fn store(pages: &mut BTreeMap<u64, Arc<Bytes>>, page: u64, bytes: Page) {
@@ -343,11 +307,7 @@ fn store(pages: &mut BTreeMap<u64, Arc<Bytes>>, page: u64, bytes: Page) {
 
 fn page_range(offset: u64, len: u64) -> std::ops::Range<u64> {
     let end = offset.saturating_add(len).div_ceil(PAGE_BYTES as u64);
-    if len == 0 {
-        0..0
-    } else {
-        offset / PAGE_BYTES as u64..end
-    }
+    if len == 0 { 0..0 } else { offset / PAGE_BYTES as u64..end }
 }
 
 /// Cuts `offset..offset + len` at page borders: (page, offset within the page, range within the whole).

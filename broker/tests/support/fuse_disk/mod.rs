@@ -59,12 +59,7 @@ impl FuseDisk {
         let owner = unsafe { (libc::geteuid(), libc::getegid()) };
         let model = Model::new(CAPACITY_DEFAULT, owner, SystemTime::now());
         let shared = Arc::new(Shared::new(World::new(model, 1)));
-        let mut disk = FuseDisk {
-            mount_point: mount_point.to_owned(),
-            shared,
-            session: None,
-            _folder: None,
-        };
+        let mut disk = FuseDisk { mount_point: mount_point.to_owned(), shared, session: None, _folder: None };
         disk.mount_again()?;
         Ok(disk)
     }
@@ -171,10 +166,7 @@ impl FuseDisk {
         loop {
             match unmount_once(&self.mount_point, 0) {
                 Ok(()) => break,
-                Err(error)
-                    if error.raw_os_error() == Some(libc::EBUSY)
-                        && start.elapsed() < UNMOUNT_PATIENCE =>
-                {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < UNMOUNT_PATIENCE => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) => {
@@ -185,10 +177,7 @@ impl FuseDisk {
                     }
                     if unmount_once(&self.mount_point, libc::MNT_DETACH).is_err() {
                         // Not root: the program that mounted it for us takes it away.
-                        let _ = std::process::Command::new("fusermount3")
-                            .arg("-uz")
-                            .arg(&self.mount_point)
-                            .status();
+                        let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&self.mount_point).status();
                     }
                     break;
                 }
@@ -211,11 +200,7 @@ impl Drop for FuseDisk {
 fn unmount_once(mount_point: &Path, flags: libc::c_int) -> io::Result<()> {
     let path = CString::new(mount_point.as_os_str().as_bytes())?;
     // SAFETY: `path` is a string that ends in a zero byte and lives across the call.
-    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if unsafe { libc::umount2(path.as_ptr(), flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A test that was killed leaves a mount whose server is gone; everything that looks at it gets ENOTCONN.
@@ -227,8 +212,7 @@ fn detach_dead_mounts() {
         let Some(path) = line.split(' ').nth(1).map(PathBuf::from) else {
             continue;
         };
-        let dead = std::fs::metadata(&path)
-            .is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
+        let dead = std::fs::metadata(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
         if dead {
             let _ = unmount_once(&path, libc::MNT_DETACH);
         }

@@ -181,14 +181,7 @@ impl Model {
     }
 
     /// `fallocate(2)` with the modes that Linux file systems have in common; others are refused with EOPNOTSUPP.
-    pub fn allocate(
-        &mut self,
-        ino: Ino,
-        mode: i32,
-        offset: u64,
-        len: u64,
-        now: SystemTime,
-    ) -> Answer<()> {
+    pub fn allocate(&mut self, ino: Ino, mode: i32, offset: u64, len: u64, now: SystemTime) -> Answer<()> {
         self.check_faults(ino, FaultOn::Write)?;
         let keep_len = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let stamp = self.next_stamp();
@@ -204,8 +197,7 @@ impl Model {
                 Ok(())
             }
             libc::FALLOC_FL_PUNCH_HOLE if keep_len => {
-                self.content_mut(ino, now)?
-                    .zero_range(offset, len, true, stamp);
+                self.content_mut(ino, now)?.zero_range(offset, len, true, stamp);
                 Ok(())
             }
             _ => Err(libc::EOPNOTSUPP),
@@ -230,10 +222,7 @@ impl Model {
 
     /// The power goes. Only what was synced is sure to be there afterwards; the rest is left to chance.
     pub fn cut(&mut self, random: &mut Random) -> CutReport {
-        let mut report = CutReport {
-            entries_unsynced: self.pending.len() as u64,
-            ..CutReport::default()
-        };
+        let mut report = CutReport { entries_unsynced: self.pending.len() as u64, ..CutReport::default() };
         report.entries_lost = self.cut_entries(random);
         for inode in self.inodes.values_mut() {
             inode.opens = 0;
@@ -316,11 +305,8 @@ impl Model {
 
     fn refuse_if_faulty(&mut self, path: &std::path::Path, on: FaultOn) -> Answer<()> {
         let path = path.to_string_lossy();
-        let hit = self
-            .faults
-            .iter()
-            .find(|fault| fault.on == on && path.contains(&fault.path_part))
-            .map(|fault| fault.errno);
+        let hit =
+            self.faults.iter().find(|fault| fault.on == on && path.contains(&fault.path_part)).map(|fault| fault.errno);
         match hit {
             Some(errno) => {
                 self.counters.refusals += 1;

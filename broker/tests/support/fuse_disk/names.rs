@@ -38,27 +38,13 @@ pub struct Change {
 impl Model {
     /// The inode that `name` means in the folder `dir`.
     pub fn lookup(&self, dir: Ino, name: &OsStr) -> Answer<Ino> {
-        self.entries(dir)?
-            .live
-            .get(name)
-            .copied()
-            .ok_or(libc::ENOENT)
+        self.entries(dir)?.live.get(name).copied().ok_or(libc::ENOENT)
     }
 
     /// Every live entry of a folder: name, inode, whether it is a folder.
     pub fn list(&self, dir: Ino) -> Answer<Vec<(OsString, Ino, bool)>> {
-        let is_dir = |ino: &Ino| {
-            matches!(
-                self.inodes.get(ino).map(|inode| &inode.body),
-                Some(Body::Dir(_))
-            )
-        };
-        Ok(self
-            .entries(dir)?
-            .live
-            .iter()
-            .map(|(name, ino)| (name.clone(), *ino, is_dir(ino)))
-            .collect())
+        let is_dir = |ino: &Ino| matches!(self.inodes.get(ino).map(|inode| &inode.body), Some(Body::Dir(_)));
+        Ok(self.entries(dir)?.live.iter().map(|(name, ino)| (name.clone(), *ino, is_dir(ino))).collect())
     }
 
     /// Makes the entries of a folder durable, and with them the changes elsewhere that they are part of or follow from.
@@ -70,11 +56,7 @@ impl Model {
         let mut dirs = BTreeSet::from([dir]);
         let mut kept = vec![false; self.pending.len()];
         for (index, change) in self.pending.iter().enumerate().rev() {
-            if change
-                .edits
-                .iter()
-                .any(|(name, _)| dirs.contains(&name.0) || names.contains(name))
-            {
+            if change.edits.iter().any(|(name, _)| dirs.contains(&name.0) || names.contains(name)) {
                 kept[index] = true;
                 names.extend(change.edits.iter().map(|(name, _)| name.clone()));
                 dirs.extend(change.removed_dir);
@@ -111,23 +93,9 @@ impl Model {
         self.check_room(1)?;
         self.next_ino += 1;
         self.counters.creates += u64::from(!is_dir);
-        let body = if is_dir {
-            Body::Dir(Entries::default())
-        } else {
-            Body::File(Content::default())
-        };
+        let body = if is_dir { Body::Dir(Entries::default()) } else { Body::File(Content::default()) };
         let home = (dir, name.to_owned());
-        self.inodes.insert(
-            ino,
-            Inode {
-                body,
-                mode,
-                owner,
-                modified: now,
-                opens: 0,
-                home,
-            },
-        );
+        self.inodes.insert(ino, Inode { body, mode, owner, modified: now, opens: 0, home });
         self.change(vec![((dir, name.to_owned()), Some(ino))], None, now)?;
         Ok(ino)
     }
@@ -169,13 +137,7 @@ impl Model {
     }
 
     /// `renameat2(2)`: atomic, also over an existing file; with RENAME_NOREPLACE and RENAME_EXCHANGE.
-    pub fn rename(
-        &mut self,
-        from: (Ino, &OsStr),
-        to: (Ino, &OsStr),
-        flags: u32,
-        now: SystemTime,
-    ) -> Answer<()> {
+    pub fn rename(&mut self, from: (Ino, &OsStr), to: (Ino, &OsStr), flags: u32, now: SystemTime) -> Answer<()> {
         let moved = self.lookup(from.0, from.1)?;
         let replaced = self.entries(to.0)?.live.get(to.1).copied();
         if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
@@ -186,11 +148,7 @@ impl Model {
         if flags & libc::RENAME_EXCHANGE != 0 {
             let other = replaced.ok_or(libc::ENOENT)?;
             self.counters.renames += 1;
-            return self.change(
-                vec![(name(from), Some(other)), (name(to), Some(moved))],
-                None,
-                now,
-            );
+            return self.change(vec![(name(from), Some(other)), (name(to), Some(moved))], None, now);
         }
         let mut removed_dir = None;
         if let Some(replaced) = replaced {
@@ -211,11 +169,7 @@ impl Model {
             }
         }
         self.counters.renames += 1;
-        self.change(
-            vec![(name(from), None), (name(to), Some(moved))],
-            removed_dir,
-            now,
-        )?;
+        self.change(vec![(name(from), None), (name(to), Some(moved))], removed_dir, now)?;
         self.drop_unreachable();
         Ok(())
     }
@@ -227,9 +181,7 @@ impl Model {
         let mut lost: BTreeSet<Name> = BTreeSet::new();
         for change in std::mem::take(&mut self.pending) {
             let follows_lost = change.edits.iter().any(|(name, _)| lost.contains(name))
-                || change
-                    .removed_dir
-                    .is_some_and(|dir| lost.iter().any(|name| name.0 == dir));
+                || change.removed_dir.is_some_and(|dir| lost.iter().any(|name| name.0 == dir));
             if follows_lost || !random.chance(survival) {
                 changes_lost += 1;
                 lost.extend(change.edits.into_iter().map(|(name, _)| name));
@@ -244,11 +196,7 @@ impl Model {
     pub fn link_count(&self, ino: Ino) -> u32 {
         match self.inodes.get(&ino).map(|inode| &inode.body) {
             Some(Body::Dir(_)) => 2,
-            _ => self
-                .dirs()
-                .flat_map(|entries| entries.live.values())
-                .filter(|&&linked| linked == ino)
-                .count() as u32,
+            _ => self.dirs().flat_map(|entries| entries.live.values()).filter(|&&linked| linked == ino).count() as u32,
         }
     }
 
@@ -268,27 +216,15 @@ impl Model {
     pub fn drop_unreachable(&mut self) {
         let mut reached = BTreeSet::from([ROOT]);
         let mut queue = vec![ROOT];
-        let waiting = self
-            .pending
-            .iter()
-            .flat_map(|change| &change.edits)
-            .filter_map(|(_, ino)| *ino);
-        let open = self
-            .inodes
-            .iter()
-            .filter(|(_, inode)| inode.opens > 0)
-            .map(|(&ino, _)| ino);
+        let waiting = self.pending.iter().flat_map(|change| &change.edits).filter_map(|(_, ino)| *ino);
+        let open = self.inodes.iter().filter(|(_, inode)| inode.opens > 0).map(|(&ino, _)| ino);
         for ino in waiting.chain(open) {
             if reached.insert(ino) {
                 queue.push(ino);
             }
         }
         while let Some(ino) = queue.pop() {
-            if let Some(Inode {
-                body: Body::Dir(entries),
-                ..
-            }) = self.inodes.get(&ino)
-            {
+            if let Some(Inode { body: Body::Dir(entries), .. }) = self.inodes.get(&ino) {
                 for &child in entries.live.values().chain(entries.stable.values()) {
                     if reached.insert(child) {
                         queue.push(child);
@@ -307,12 +243,7 @@ impl Model {
     }
 
     /// Changes live entries, and notes the change as not yet stable.
-    fn change(
-        &mut self,
-        edits: Vec<(Name, Option<Ino>)>,
-        removed_dir: Option<Ino>,
-        now: SystemTime,
-    ) -> Answer<()> {
+    fn change(&mut self, edits: Vec<(Name, Option<Ino>)>, removed_dir: Option<Ino>, now: SystemTime) -> Answer<()> {
         for ((dir, name), to) in &edits {
             let inode = self.inode_mut(*dir)?;
             inode.modified = now;
@@ -334,11 +265,7 @@ impl Model {
     fn make_stable(&mut self, change: &Change) {
         for ((dir, name), to) in &change.edits {
             // The folder itself may be gone; then its entries don't matter.
-            if let Some(Inode {
-                body: Body::Dir(entries),
-                ..
-            }) = self.inodes.get_mut(dir)
-            {
+            if let Some(Inode { body: Body::Dir(entries), .. }) = self.inodes.get_mut(dir) {
                 match to {
                     Some(ino) => entries.stable.insert(name.clone(), *ino),
                     None => entries.stable.remove(name),

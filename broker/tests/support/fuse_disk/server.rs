@@ -7,10 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 use super::super::random::Random;
@@ -64,17 +63,12 @@ pub struct Shared {
 impl Shared {
     /// Wraps a world for the sessions to come.
     pub fn new(world: World) -> Shared {
-        Shared {
-            world: Mutex::new(world),
-            thawed: Condvar::new(),
-        }
+        Shared { world: Mutex::new(world), thawed: Condvar::new() }
     }
 
     /// The world, whatever its state. A panic of another thread doesn't make the disk unusable for the report of that panic.
     pub fn world(&self) -> MutexGuard<'_, World> {
-        self.world
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.world.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Lets waiting requests go on; those of an ended session are refused.
@@ -87,16 +81,9 @@ impl Shared {
     fn enter(&self, session: u64) -> Result<MutexGuard<'_, World>, Errno> {
         let mut world = self.world();
         while world.frozen {
-            world = self
-                .thawed
-                .wait(world)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            world = self.thawed.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        if world.session == session {
-            Ok(world)
-        } else {
-            Err(Errno::EIO)
-        }
+        if world.session == session { Ok(world) } else { Err(Errno::EIO) }
     }
 }
 
@@ -121,11 +108,7 @@ impl Server {
     fn attributes(world: &World, ino: Ino) -> Result<FileAttr, i32> {
         let inode = world.model.inode(ino)?;
         let (kind, size, pages) = match &inode.body {
-            Body::File(content) => (
-                FileType::RegularFile,
-                content.len(),
-                content.pages_allocated(),
-            ),
+            Body::File(content) => (FileType::RegularFile, content.len(), content.pages_allocated()),
             Body::Dir(_) => (FileType::Directory, PAGE_BYTES as u64, 1),
         };
         Ok(FileAttr {
@@ -163,8 +146,7 @@ impl Server {
 
     /// A sync covers what was written before it began, takes its time, and counts only if the power lasts that long.
     fn sync_file(&self, ino: Ino) -> Result<(), Errno> {
-        let (ticket, pause) =
-            self.with(|world| Ok((world.model.begin_sync(ino)?, Self::sync_time(world))))?;
+        let (ticket, pause) = self.with(|world| Ok((world.model.begin_sync(ino)?, Self::sync_time(world))))?;
         std::thread::sleep(pause);
         self.with(|world| world.model.finish_sync(ino, ticket))
     }
@@ -207,8 +189,7 @@ impl Filesystem for Server {
         let _ = config.set_max_write(WRITE_BYTES_MAX);
         // Without these the kernel only works more slowly; no refusal matters.
         let _ = config.set_max_background(64);
-        let _ =
-            config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_PARALLEL_DIROPS);
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_PARALLEL_DIROPS);
         Ok(())
     }
 
@@ -261,38 +242,19 @@ impl Filesystem for Server {
         }
     }
 
-    fn mkdir(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let owner = (req.uid(), req.gid());
         self.enter_entry(reply, |world| {
-            world.model.create(
-                parent.0,
-                name,
-                true,
-                mode & !umask,
-                owner,
-                SystemTime::now(),
-            )
+            world.model.create(parent.0, name, true, mode & !umask, owner, SystemTime::now())
         });
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.empty(reply, |world| {
-            world.model.unlink(parent.0, name, SystemTime::now())
-        });
+        self.empty(reply, |world| world.model.unlink(parent.0, name, SystemTime::now()));
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.empty(reply, |world| {
-            world.model.remove_dir(parent.0, name, SystemTime::now())
-        });
+        self.empty(reply, |world| world.model.remove_dir(parent.0, name, SystemTime::now()));
     }
 
     fn rename(
@@ -306,26 +268,12 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let now = SystemTime::now();
-        self.empty(reply, |world| {
-            world
-                .model
-                .rename((parent.0, name), (newparent.0, newname), flags.bits(), now)
-        });
+        self.empty(reply, |world| world.model.rename((parent.0, name), (newparent.0, newname), flags.bits(), now));
     }
 
-    fn link(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        newparent: INodeNo,
-        newname: &OsStr,
-        reply: ReplyEntry,
-    ) {
+    fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         self.enter_entry(reply, |world| {
-            world
-                .model
-                .link(ino.0, newparent.0, newname, SystemTime::now())
-                .map(|()| ino.0)
+            world.model.link(ino.0, newparent.0, newname, SystemTime::now()).map(|()| ino.0)
         });
     }
 
@@ -348,23 +296,11 @@ impl Filesystem for Server {
     ) {
         let owner = (req.uid(), req.gid());
         let done = self.with(|world| {
-            let ino = world.model.create(
-                parent.0,
-                name,
-                false,
-                mode & !umask,
-                owner,
-                SystemTime::now(),
-            )?;
-            Ok((
-                Self::open_handle(world, ino)?,
-                Self::attributes(world, ino)?,
-            ))
+            let ino = world.model.create(parent.0, name, false, mode & !umask, owner, SystemTime::now())?;
+            Ok((Self::open_handle(world, ino)?, Self::attributes(world, ino)?))
         });
         match done {
-            Ok((handle, attributes)) => {
-                reply.created(&REMEMBER, &attributes, Generation(0), handle, file_flags())
-            }
+            Ok((handle, attributes)) => reply.created(&REMEMBER, &attributes, Generation(0), handle, file_flags()),
             Err(error) => reply.error(error),
         }
     }
@@ -404,14 +340,7 @@ impl Filesystem for Server {
         }
     }
 
-    fn flush(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
+    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
         // Closing a file makes nothing durable.
         self.empty(reply, |_| Ok(()));
     }
@@ -432,14 +361,7 @@ impl Filesystem for Server {
         }
     }
 
-    fn fsync(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         match self.sync_file(ino.0) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
@@ -459,39 +381,16 @@ impl Filesystem for Server {
         }
     }
 
-    fn readdir(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
+    fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let listing = self.with(|world| {
-            let mut all = vec![
-                (OsString::from("."), ino.0, true),
-                (OsString::from(".."), ino.0, true),
-            ];
-            all.extend(
-                world
-                    .listings
-                    .get(&fh.0)
-                    .ok_or(libc::EBADF)?
-                    .iter()
-                    .cloned(),
-            );
+            let mut all = vec![(OsString::from("."), ino.0, true), (OsString::from(".."), ino.0, true)];
+            all.extend(world.listings.get(&fh.0).ok_or(libc::EBADF)?.iter().cloned());
             Ok(all)
         });
         match listing {
             Ok(all) => {
-                for (index, (name, child, is_dir)) in
-                    all.into_iter().enumerate().skip(offset as usize)
-                {
-                    let kind = if is_dir {
-                        FileType::Directory
-                    } else {
-                        FileType::RegularFile
-                    };
+                for (index, (name, child, is_dir)) in all.into_iter().enumerate().skip(offset as usize) {
+                    let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
                     if reply.add(INodeNo(child), index as u64 + 1, kind, name) {
                         break;
                     }
@@ -502,28 +401,14 @@ impl Filesystem for Server {
         }
     }
 
-    fn releasedir(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
         match self.close_handle(ino.0, fh) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
     }
 
-    fn fsyncdir(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         match self.with(|world| Ok(Self::sync_time(world))) {
             Ok(pause) => std::thread::sleep(pause),
             Err(error) => return reply.error(error),
@@ -536,16 +421,7 @@ impl Filesystem for Server {
             Ok((capacity, used)) => {
                 let block = PAGE_BYTES as u64;
                 let free = capacity.saturating_sub(used) / block;
-                reply.statfs(
-                    capacity / block,
-                    free,
-                    free,
-                    1 << 20,
-                    1 << 20,
-                    block as u32,
-                    255,
-                    block as u32,
-                );
+                reply.statfs(capacity / block, free, free, 1 << 20, 1 << 20, block as u32, 255, block as u32);
             }
             Err(error) => reply.error(error),
         }
@@ -561,10 +437,6 @@ impl Filesystem for Server {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.empty(reply, |world| {
-            world
-                .model
-                .allocate(ino.0, mode, offset, length, SystemTime::now())
-        });
+        self.empty(reply, |world| world.model.allocate(ino.0, mode, offset, length, SystemTime::now()));
     }
 }

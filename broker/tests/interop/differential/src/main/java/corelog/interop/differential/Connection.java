@@ -18,7 +18,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /** One socket to one broker: frames out, frames in. Blocking, one request at a time unless the caller pipelines. */
 final class Connection implements AutoCloseable {
-    static final int ANSWER_MS_MAX = 15_000;
+    static final int ANSWER_MS_MAX = 12_000;
     private static final int ANSWER_BYTES_MAX = 64 << 20;
 
     private final Socket socket;

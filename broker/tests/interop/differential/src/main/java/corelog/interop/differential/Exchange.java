@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.net.SocketTimeoutException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -76,7 +77,12 @@ public final class Exchange implements AutoCloseable {
             main = connect();
         }
         main.send(api, claimed, request, actual);
-        Connection.Answer answer = main.receive(api, actual);
+        Connection.Answer answer;
+        try {
+            answer = main.receive(api, actual);
+        } catch (SocketTimeoutException silence) {
+            throw new IOException("no answer to \"" + step + "\"", silence);
+        }
         if (answer == null) {
             closed(step);
             return null;
@@ -136,8 +142,8 @@ public final class Exchange implements AutoCloseable {
         if (aside == null) {
             aside = connect();
         }
-        aside.send(api, api.latestVersion(), request, api.latestVersion());
-        Connection.Answer answer = aside.receive(api, api.latestVersion());
+        aside.send(api, Apis.newest(api), request, Apis.newest(api));
+        Connection.Answer answer = aside.receive(api, Apis.newest(api));
         if (answer == null) {
             throw new IOException("preparation failed: the broker closed the connection on " + api);
         }

@@ -47,7 +47,7 @@ final class Normalizer {
     private JsonNode rewrite(String field, JsonNode node) {
         if (node instanceof ObjectNode object) {
             ObjectNode copy = JsonNodeFactory.instance.objectNode();
-            object.fields().forEachRemaining(entry -> copy.set(entry.getKey(), rewrite(entry.getKey(), entry.getValue())));
+            object.properties().forEach(entry -> copy.set(entry.getKey(), rewrite(entry.getKey(), entry.getValue())));
             return copy;
         }
         if (node instanceof ArrayNode array) {

@@ -15,17 +15,17 @@ public record Scenario(String name, ApiKeys api, short first, short last, Body b
 
     /** At every version that the API has. */
     public static Scenario each(String name, ApiKeys api, Body body) {
-        return new Scenario(name, api, api.oldestVersion(), api.latestVersion(), body);
+        return new Scenario(name, api, api.oldestVersion(), Apis.newest(api), body);
     }
 
     /** From a version on. */
     public static Scenario since(int first, String name, ApiKeys api, Body body) {
-        return new Scenario(name, api, (short) first, api.latestVersion(), body);
+        return new Scenario(name, api, (short) first, Apis.newest(api), body);
     }
 
     /** At the newest version alone: for what no version changes. */
     public static Scenario once(String name, ApiKeys api, Body body) {
-        return new Scenario(name, api, api.latestVersion(), api.latestVersion(), body);
+        return new Scenario(name, api, Apis.newest(api), Apis.newest(api), body);
     }
 
     /** One scenario at one version: what is run, compared and reported as one case. */

@@ -3,6 +3,7 @@ package corelog.interop.differential;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.CreateTopicsRequestData;
 import org.apache.kafka.common.message.CreateTopicsRequestData.CreatableTopic;
@@ -23,6 +24,7 @@ import org.apache.kafka.common.message.ProduceRequestData.PartitionProduceData;
 import org.apache.kafka.common.message.ProduceRequestData.TopicProduceData;
 import org.apache.kafka.common.message.ProduceResponseData;
 import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.BaseRecords;
 
 /** Preparation of a case: topics, records, producer ids. Not compared, so it must succeed or the case fails. */
@@ -74,7 +76,7 @@ public final class Setup {
 
     /** Waits until Metadata no longer knows a topic. */
     public void awaitGone(String topic) throws Exception {
-        await(topic + " to be gone", () -> describe(topic).errorCode() == 3);
+        await(topic + " to be gone", () -> describe(topic).errorCode() == Errors.UNKNOWN_TOPIC_OR_PARTITION.code());
     }
 
     public void await(String what, Condition condition) throws Exception {
@@ -115,12 +117,16 @@ public final class Setup {
         must(answered.errorCode(), "produce: " + answered.errorMessage());
     }
 
-    /** A fresh producer id. */
-    public long producerId() throws IOException {
+    /** A fresh producer id; Kafka answers "load in progress" while it is fetching a block of them. */
+    public long producerId() throws Exception {
         InitProducerIdRequestData request = new InitProducerIdRequestData().setTransactionalId(null).setTransactionTimeoutMs(60_000);
-        InitProducerIdResponseData response = x.call(ApiKeys.INIT_PRODUCER_ID, request);
-        must(response.errorCode(), "init producer id");
-        return response.producerId();
+        AtomicReference<InitProducerIdResponseData> given = new AtomicReference<>();
+        await("a producer id", () -> {
+            given.set(x.call(ApiKeys.INIT_PRODUCER_ID, request));
+            return given.get().errorCode() != Errors.COORDINATOR_LOAD_IN_PROGRESS.code();
+        });
+        must(given.get().errorCode(), "init producer id");
+        return given.get().producerId();
     }
 
     private static void must(short errorCode, String what) throws IOException {

@@ -9,11 +9,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.IntStream;
-import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.AlterConfigOp.OpType;
+import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.CreateTopicsResult;
 import org.apache.kafka.clients.admin.DescribeClusterResult;
+import org.apache.kafka.clients.admin.ListConfigResourcesOptions;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -138,7 +139,7 @@ final class AdminCases {
 
     private void listConfigResources() throws Exception {
         Collection<ConfigResource> resources = broker.admin.listConfigResources(Set.of(ConfigResource.Type.TOPIC),
-            new org.apache.kafka.clients.admin.ListConfigResourcesOptions()).all().get();
+            new ListConfigResourcesOptions()).all().get();
         Check.that(resources.contains(TOPIC_CONFIG), "the topic among " + resources);
     }
 

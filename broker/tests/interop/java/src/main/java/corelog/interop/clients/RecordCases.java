@@ -2,8 +2,8 @@ package corelog.interop.clients;
 
 import corelog.interop.common.Cases;
 import corelog.interop.common.Check;
-import corelog.interop.common.Fixtures;
 import corelog.interop.common.Fixtures.Fixture;
+import corelog.interop.common.Fixtures;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -11,6 +11,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -160,7 +161,7 @@ final class RecordCases {
     }
 
     private static List<ProducerRecord<byte[], byte[]>> numbered(String topic, Integer partition, int count,
-                                                                 java.util.function.IntFunction<String> key) {
+                                                                 IntFunction<String> key) {
         List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
         for (int i = 0; i < count; i++) {
             String named = key.apply(i);

@@ -1,0 +1,320 @@
+//! Holds: the real broker as a process: start, wait until it serves, stop or kill it, read its log and its use of the machine.
+//! Never touches: the broker's code; it knows the command line, the protocol's ApiVersions and /proc.
+
+use std::fs::{File, TryLockError};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::raw::RawConnection;
+
+/// Time for a start, on a machine that is busy with other things. What counts as fast enough is for the tests to say.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Ports for brokers: below the range from which the kernel gives ports to outgoing connections.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// A port that no other test on this machine uses while this lives: a file lock says so.
+#[derive(Debug)]
+pub struct ReservedPort {
+    port: u16,
+    _lock: File,
+}
+
+impl ReservedPort {
+    /// Finds a free one.
+    pub fn new() -> ReservedPort {
+        let folder = std::env::temp_dir().join("corelog-test-ports");
+        std::fs::create_dir_all(&folder).expect("a folder for port reservations");
+        let start = (std::process::id() as u16) % PORTS.len() as u16;
+        for step in 0..PORTS.len() as u16 {
+            let port = PORTS.start + (start.wrapping_mul(7) % PORTS.len() as u16 + step) % PORTS.len() as u16;
+            let lock = File::create(folder.join(port.to_string())).expect("a port reservation");
+            match lock.try_lock() {
+                Ok(()) if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() => {
+                    return ReservedPort { port, _lock: lock };
+                }
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => panic!("port reservation {port} can't be locked: {error}"),
+            }
+        }
+        panic!("no free port in {PORTS:?}");
+    }
+
+    /// The port on the loopback address.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+}
+
+/// How to start a broker; the same for each restart, unless changed in between.
+#[derive(Debug)]
+pub struct BrokerSetup {
+    /// `--data-dir`.
+    pub data_dir: PathBuf,
+    /// `--shards`.
+    pub shards: u16,
+    /// `--set name=value`, each.
+    pub settings: Vec<(String, String)>,
+    /// Environment variables.
+    pub environment: Vec<(String, String)>,
+    port: ReservedPort,
+}
+
+impl BrokerSetup {
+    /// A broker on a free port with its data in `data_dir`.
+    pub fn new(data_dir: &Path, shards: u16) -> BrokerSetup {
+        BrokerSetup {
+            data_dir: data_dir.to_owned(),
+            shards,
+            settings: Vec::new(),
+            environment: Vec::new(),
+            port: ReservedPort::new(),
+        }
+    }
+
+    /// With a property of the broker.
+    pub fn set(mut self, name: &str, value: &str) -> BrokerSetup {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With an environment variable.
+    pub fn environment(mut self, name: &str, value: &str) -> BrokerSetup {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Where it listens, now and after each restart.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The same for a client's `bootstrap.servers`.
+    pub fn bootstrap(&self) -> String {
+        self.address().to_string()
+    }
+
+    /// Starts the broker and waits until it answers an ApiVersions request.
+    ///
+    /// # Panics
+    /// If it doesn't come up; with all it has logged.
+    pub fn start(&self) -> Broker {
+        self.try_start().unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// Like [`BrokerSetup::start`], for a broker that may have to refuse.
+    pub fn try_start(&self) -> Result<Broker, StartFailure> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
+        command.arg("serve").arg("--listen").arg(self.address().to_string());
+        command.arg("--data-dir").arg(&self.data_dir).arg("--shards").arg(self.shards.to_string());
+        for (name, value) in &self.settings {
+            command.arg("--set").arg(format!("{name}={value}"));
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // SAFETY: prctl with PR_SET_PDEATHSIG only sets a number of the new process; it is safe to call between fork and exec.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let began = Instant::now();
+        let mut child = command.spawn().expect("the broker's binary can be started");
+        let log = Log::default();
+        log.follow(child.stdout.take().expect("a piped stdout"));
+        log.follow(child.stderr.take().expect("a piped stderr"));
+        let mut broker = Broker { child, address: self.address(), log, start_time: Duration::ZERO, exit: None };
+        while began.elapsed() < START_PATIENCE {
+            if let Some(exit) = broker.exited() {
+                return Err(StartFailure { exit: Some(exit), waited: began.elapsed(), log: broker.log() });
+            }
+            if serves(self.address()) {
+                broker.start_time = began.elapsed();
+                return Ok(broker);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(StartFailure { exit: None, waited: began.elapsed(), log: broker.log() })
+    }
+}
+
+fn serves(address: SocketAddr) -> bool {
+    RawConnection::connect(address).is_ok_and(|mut connection| connection.api_versions().is_ok())
+}
+
+/// A broker that did not come up.
+#[derive(Debug)]
+pub struct StartFailure {
+    /// How it ended, if it did.
+    pub exit: Option<ExitStatus>,
+    /// How long it was waited for.
+    pub waited: Duration,
+    /// What it logged.
+    pub log: String,
+}
+
+impl std::fmt::Display for StartFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.exit {
+            Some(exit) => write!(f, "the broker ended while starting ({exit}) after {:?}", self.waited)?,
+            None => write!(f, "the broker did not serve within {:?}", self.waited)?,
+        }
+        write!(f, "; its log:\n{}", self.log)
+    }
+}
+
+/// A running broker; killed when dropped.
+#[derive(Debug)]
+pub struct Broker {
+    child: Child,
+    address: SocketAddr,
+    log: Log,
+    start_time: Duration,
+    exit: Option<ExitStatus>,
+}
+
+impl Broker {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From the start of the process to its first answer.
+    pub fn start_time(&self) -> Duration {
+        self.start_time
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        if self.exit.is_none() {
+            self.exit = self.child.try_wait().expect("the broker's state can be asked for");
+        }
+        self.exit
+    }
+
+    /// SIGKILL, without waiting for the end.
+    pub fn kill_at_once(&mut self) {
+        if self.exited().is_none() {
+            self.child.kill().expect("the broker can be killed");
+        }
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    ///
+    /// # Panics
+    /// If it had ended before by itself: nobody asked it to.
+    pub fn kill(&mut self) {
+        if let Some(exit) = self.exited() {
+            panic!("the broker had ended by itself ({exit}) before it was killed; its log:\n{}", self.log());
+        }
+        self.kill_at_once();
+        let exit = self.wait();
+        assert_eq!(exit.signal(), Some(libc::SIGKILL), "the broker ended otherwise ({exit}); its log:\n{}", self.log());
+    }
+
+    /// SIGTERM, and waits until the process is gone: its exit code should be 0.
+    ///
+    /// # Panics
+    /// If it is not gone within `patience`.
+    pub fn terminate(&mut self, patience: Duration) -> ExitStatus {
+        // SAFETY: the child has not been waited for (else `exit` is set and it gets no signal), so its id can't be another's.
+        if self.exited().is_none() && unsafe { libc::kill(self.pid() as libc::pid_t, libc::SIGTERM) } != 0 {
+            panic!("SIGTERM: {}", std::io::Error::last_os_error());
+        }
+        let began = Instant::now();
+        while began.elapsed() < patience {
+            if let Some(exit) = self.exited() {
+                return exit;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("the broker did not end within {patience:?} after SIGTERM; its log:\n{}", self.log());
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        let exit = match self.exit {
+            Some(exit) => exit,
+            None => self.child.wait().expect("the broker can be waited for"),
+        };
+        self.exit = Some(exit);
+        exit
+    }
+
+    /// All it has printed so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = self.proc_file("status");
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS in /proc/PID/status");
+        kib.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") * 1024
+    }
+
+    /// Processor time it has used, in user mode and in the kernel.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = self.proc_file("stat");
+        // The name in parentheses may hold spaces; fields 14 and 15 are utime and stime.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number of ticks")).sum();
+        // SAFETY: sysconf only reads a constant of the system.
+        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
+        Duration::from_millis(ticks * 1_000 / ticks_per_second)
+    }
+
+    /// Open file descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, |entries| entries.count())
+    }
+
+    fn proc_file(&self, name: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{name}", self.pid()))
+            .unwrap_or_else(|error| panic!("/proc/{}/{name}: {error}; the broker's log:\n{}", self.pid(), self.log()))
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("---- the broker's log ----\n{}\n---- end of the broker's log ----", self.log());
+        }
+    }
+}
+
+/// What a process prints, collected by threads of their own.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Log {
+    fn follow(&self, stream: impl Read + Send + 'static) {
+        let lines = Arc::clone(&self.lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines() {
+                let Ok(line) = line else { break };
+                lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+    }
+
+    fn text(&self) -> String {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+}
