@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use check::{Finding, PartitionCheck};
-pub use load::{Load, LoadOptions};
+pub use load::{Load, LoadOptions, client_config};
 pub use text::Text;
 pub use verify::{Verified, consumer, verify, verify_or_panic};
 pub use watch::Watcher;
