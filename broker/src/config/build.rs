@@ -9,10 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::warn;
+
 use super::ConfigMap;
 use super::broker::{BrokerConfig, Host, InternalTopic};
 use super::core_map::CoreMap;
 use super::definition::broker_definition;
+use super::dynamic::dynamic_definition;
 use super::layers::Layers;
 use super::listeners::{self, ListenerTexts, Listeners, SecurityProtocol};
 use super::problem::{OriginOrDefault, Problem, Problems};
@@ -37,6 +40,15 @@ impl BrokerConfig {
         build(Parts { layers, host: self.host.clone(), core_map: Arc::clone(&self.core_map) })
     }
 
+    /// The same broker with dynamic configurations that are in the log. They were checked when they were stored; one
+    /// that no longer passes is left out with a warning.
+    ///
+    /// # Errors
+    /// [`Problems`]: the rest does not make a working configuration together with what the broker was started with.
+    pub fn with_stored_dynamic(&self, cluster: &ConfigMap, broker: &ConfigMap) -> Result<Self, Problems> {
+        self.with_dynamic(Arc::new(stored(cluster)), Arc::new(stored(broker)))
+    }
+
     /// What this broker would be if one of its two dynamic configurations were `proposed`.
     pub(super) fn would_be(&self, proposed: &ConfigMap, per_broker: bool) -> Result<Self, Problems> {
         let proposed = Arc::new(proposed.clone());
@@ -46,6 +58,24 @@ impl BrokerConfig {
             self.with_dynamic(proposed, Arc::clone(&self.layers.broker))
         }
     }
+}
+
+fn stored(configs: &ConfigMap) -> ConfigMap {
+    let passes = |name: &str, text: &str| match dynamic_definition(name) {
+        Some(row) => row.parse(text).map(|_| ()).map_err(|e| e.to_string()),
+        None if broker_definition(name).is_some() => Err("it cannot be changed while the broker runs".to_owned()),
+        None => Ok(()),
+    };
+    let mut kept = ConfigMap::new();
+    for (name, text) in configs {
+        match passes(name, text) {
+            Ok(()) => {
+                kept.insert(name.clone(), text.clone());
+            }
+            Err(reason) => warn!(name, reason, "a stored dynamic configuration is ignored"),
+        }
+    }
+    kept
 }
 
 /// How many shards there will be, for reading the core map before the rest.

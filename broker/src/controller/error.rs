@@ -292,7 +292,7 @@ pub enum AlterConfigError {
     },
     /// Resources of this kind have no stored configuration here.
     #[error("Unknown resource type {0}")]
-    UnknownResourceKind(&'static str),
+    UnknownResourceKind(i8),
     /// A topic without a name.
     #[error("Default topic resources are not allowed.")]
     DefaultTopic,
@@ -327,6 +327,14 @@ pub enum AlterConfigError {
         /// The property.
         name: String,
     },
+    /// The same on a broker's property.
+    #[error("Config value {operation} is not allowed for config key: {name}")]
+    BrokerNotAList {
+        /// `append` or `subtract`.
+        operation: String,
+        /// The property.
+        name: String,
+    },
     /// A value longer than the log takes.
     #[error("The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes.")]
     ValueTooLong,
@@ -353,7 +361,9 @@ impl AlterConfigError {
             | Self::Broker(_) => ErrorClass::InvalidRequest,
             Self::InvalidTopicName(_) => ErrorClass::InvalidTopic,
             Self::UnknownTopic { .. } => ErrorClass::UnknownTopicOrPartition,
-            Self::NotAList { .. } | Self::ValueTooLong | Self::Topic(_) => ErrorClass::InvalidConfig,
+            Self::NotAList { .. } | Self::BrokerNotAList { .. } | Self::ValueTooLong | Self::Topic(_) => {
+                ErrorClass::InvalidConfig
+            }
         }
     }
 }
@@ -362,7 +372,7 @@ impl AlterConfigError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AllocateProducerIdsError {
     /// The broker has not registered.
-    #[error("Broker ID {0} is not currently registered")]
+    #[error("No broker registration found for broker id {0}")]
     NotRegistered(i32),
     /// The broker has registered again since.
     #[error("Expected broker epoch {ours}, but got broker epoch {theirs}")]
@@ -382,8 +392,7 @@ impl AllocateProducerIdsError {
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {
-            Self::NotRegistered(_) => ErrorClass::BrokerIdNotRegistered,
-            Self::StaleBrokerEpoch { .. } => ErrorClass::StaleBrokerEpoch,
+            Self::NotRegistered(_) | Self::StaleBrokerEpoch { .. } => ErrorClass::StaleBrokerEpoch,
             Self::Exhausted => ErrorClass::UnknownServerError,
         }
     }

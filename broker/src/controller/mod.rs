@@ -12,12 +12,21 @@
 //! Holds: a pure state machine, the records of its log, their bytes, and the image that every core reads.
 //! Never touches: sockets, clocks, random sources; only `log` touches files.
 
+mod brokers;
+mod configs;
 pub mod error;
+pub mod features;
 pub mod image;
+mod placement;
 pub mod record;
 pub mod request;
 pub mod shared_map;
+pub mod state;
+mod topics;
 
+pub use brokers::PRODUCER_ID_BLOCK_LEN;
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
 pub use record::{ConfigResource, Endpoint, Record, ResourceKind};
 pub use request::{Request, Response};
+pub use state::{Controller, Outcome, Random};
+pub use topics::PARTITIONS_PER_REQUEST_MAX;

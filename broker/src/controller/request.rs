@@ -40,7 +40,7 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
     /// To [`Request::CreateTopics`]: one result per topic; duplicates in the request have one result together.
-    CreateTopics(Result<Vec<CreatedTopic>, CreateTopicError>),
+    CreateTopics(Vec<CreatedTopic>),
     /// To [`Request::DeleteTopics`].
     DeleteTopics(Vec<DeletedTopic>),
     /// To [`Request::CreatePartitions`]: one result per topic.
@@ -51,8 +51,8 @@ pub enum Response {
     AllocateProducerIds(Result<ProducerIdBlock, AllocateProducerIdsError>),
     /// To [`Request::RegisterBroker`].
     RegisterBroker(Result<Registered, RegisterBrokerError>),
-    /// To [`Request::UpdateFeatures`]: one result per feature.
-    UpdateFeatures(Vec<(String, Result<(), UpdateFeatureError>)>),
+    /// To [`Request::UpdateFeatures`]: all of them, or none.
+    UpdateFeatures(Result<(), UpdateFeatureError>),
     /// To [`Request::PinCore`].
     PinCore(Result<(), PinCoreError>),
 }
@@ -153,7 +153,7 @@ pub struct MorePartitions {
 /// Replace whole configurations: what is not named is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlterConfigs {
-    /// The resources. Their kind is a number of the wire's, so that an unknown one can be answered.
+    /// The resources.
     pub resources: Vec<ReplacedConfig>,
     /// Check everything, change nothing.
     pub validate_only: bool,
