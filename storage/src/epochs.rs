@@ -41,10 +41,7 @@ pub struct EpochEnd {
 
 impl EpochEnd {
     /// "Don't know": epoch and offset -1.
-    pub const UNDEFINED: Self = Self {
-        epoch: LeaderEpoch::NONE,
-        end: Offset::NONE,
-    };
+    pub const UNDEFINED: Self = Self { epoch: LeaderEpoch::NONE, end: Offset::NONE };
 }
 
 /// Why an epoch could not be assigned.
@@ -95,9 +92,7 @@ impl EpochCache {
     /// No epochs.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-        }
+        Self { entries: Vec::new() }
     }
 
     /// All entries, oldest first.
@@ -122,10 +117,7 @@ impl EpochCache {
     #[must_use]
     pub fn previous(&self, epoch: LeaderEpoch) -> Option<EpochEntry> {
         let below = self.entries.partition_point(|entry| entry.epoch < epoch);
-        below
-            .checked_sub(1)
-            .and_then(|at| self.entries.get(at))
-            .copied()
+        below.checked_sub(1).and_then(|at| self.entries.get(at)).copied()
     }
 
     /// Notes that `epoch` starts at `start`, called for every appended batch. Returns whether anything changed, and thus whether
@@ -146,10 +138,7 @@ impl EpochCache {
         {
             return Ok(false);
         }
-        while self
-            .latest()
-            .is_some_and(|last| last.epoch >= epoch || last.start >= start)
-        {
+        while self.latest().is_some_and(|last| last.epoch >= epoch || last.start >= start) {
             self.entries.pop();
         }
         self.entries.push(EpochEntry { epoch, start });
@@ -166,36 +155,22 @@ impl EpochCache {
         if requested == LeaderEpoch::NONE {
             return EpochEnd::UNDEFINED;
         }
-        if self
-            .latest()
-            .is_some_and(|latest| latest.epoch == requested)
-        {
-            return EpochEnd {
-                epoch: requested,
-                end: log_end,
-            };
+        if self.latest().is_some_and(|latest| latest.epoch == requested) {
+            return EpochEnd { epoch: requested, end: log_end };
         }
-        let above = self
-            .entries
-            .partition_point(|entry| entry.epoch <= requested);
+        let above = self.entries.partition_point(|entry| entry.epoch <= requested);
         let Some(next) = self.entries.get(above) else {
             return EpochEnd::UNDEFINED;
         };
         let floor = above.checked_sub(1).and_then(|at| self.entries.get(at));
-        EpochEnd {
-            epoch: floor.map_or(requested, |entry| entry.epoch),
-            end: next.start,
-        }
+        EpochEnd { epoch: floor.map_or(requested, |entry| entry.epoch), end: next.start }
     }
 
     /// The epoch that the record at `offset` was written in, as far as is known.
     #[must_use]
     pub fn epoch_for_offset(&self, offset: Offset) -> Option<LeaderEpoch> {
         let after = self.entries.partition_point(|entry| entry.start <= offset);
-        after
-            .checked_sub(1)
-            .and_then(|at| self.entries.get(at))
-            .map(|entry| entry.epoch)
+        after.checked_sub(1).and_then(|at| self.entries.get(at)).map(|entry| entry.epoch)
     }
 
     /// Forgets what starts at `end` or later: the log was cut there. Returns whether anything changed.
@@ -267,23 +242,13 @@ impl EpochCache {
                 return Err(CheckpointError::Count { promised, found });
             }
             let mut words = text.split_whitespace();
-            let (Some(epoch), Some(start), None) = (words.next(), words.next(), words.next())
-            else {
+            let (Some(epoch), Some(start), None) = (words.next(), words.next(), words.next()) else {
                 return Err(CheckpointError::Line { line });
             };
-            let (epoch, start) = (
-                LeaderEpoch(number(epoch, line)?),
-                Offset(number(start, line)?),
-            );
-            cache
-                .assign(epoch, start)
-                .map_err(|_| CheckpointError::Line { line })?;
+            let (epoch, start) = (LeaderEpoch(number(epoch, line)?), Offset(number(start, line)?));
+            cache.assign(epoch, start).map_err(|_| CheckpointError::Line { line })?;
         }
-        if found == promised {
-            Ok(cache)
-        } else {
-            Err(CheckpointError::Count { promised, found })
-        }
+        if found == promised { Ok(cache) } else { Err(CheckpointError::Count { promised, found }) }
     }
 }
 

@@ -154,10 +154,7 @@ impl Sequence {
     #[must_use]
     pub const fn plus(self, n: i32) -> Self {
         if self.0 > i32::MAX.wrapping_sub(n) {
-            Self(
-                n.wrapping_sub(i32::MAX.wrapping_sub(self.0))
-                    .wrapping_sub(1),
-            )
+            Self(n.wrapping_sub(i32::MAX.wrapping_sub(self.0)).wrapping_sub(1))
         } else {
             Self(self.0.wrapping_add(n))
         }
@@ -168,11 +165,7 @@ impl Sequence {
     #[must_use]
     pub const fn minus(self, n: i32) -> Self {
         if self.0 < n {
-            Self(
-                i32::MAX
-                    .wrapping_sub(n.wrapping_sub(self.0))
-                    .wrapping_add(1),
-            )
+            Self(i32::MAX.wrapping_sub(n.wrapping_sub(self.0)).wrapping_add(1))
         } else {
             Self(self.0.wrapping_sub(n))
         }
@@ -196,16 +189,11 @@ impl TopicId {
 
 impl fmt::Display for TopicId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 64] =
-            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let number = u128::from_be_bytes(self.0);
         // 128 bits are 21 whole sextets and two bits; the last digit carries those two, left-aligned.
         for digit in 0..22_u32 {
-            let sextet = if digit < 21 {
-                (number >> (122 - 6 * digit)) & 63
-            } else {
-                (number & 3) << 4
-            };
+            let sextet = if digit < 21 { (number >> (122 - 6 * digit)) & 63 } else { (number & 3) << 4 };
             let character = DIGITS.get(sextet as usize).copied().unwrap_or(b'?');
             fmt::Write::write_char(f, char::from(character))?;
         }

@@ -31,18 +31,11 @@ impl<'a> BatchView<'a> {
             Ok(header) => header,
             Err(HeaderError::TooShort { have }) => {
                 // A length that is already there says how much is missing.
-                let length = rest
-                    .get(field::LENGTH..)
-                    .and_then(|tail| tail.first_chunk::<4>())
-                    .map(|b| i32::from_be_bytes(*b));
-                let need = length.map_or(HEADER_BYTES, |length| {
-                    usize::try_from(length).unwrap_or(0) + LENGTH_PREFIX_BYTES
-                });
-                return Err(BatchError::Truncated {
-                    position,
-                    need: need.max(HEADER_BYTES),
-                    have,
-                });
+                let length =
+                    rest.get(field::LENGTH..).and_then(|tail| tail.first_chunk::<4>()).map(|b| i32::from_be_bytes(*b));
+                let need =
+                    length.map_or(HEADER_BYTES, |length| usize::try_from(length).unwrap_or(0) + LENGTH_PREFIX_BYTES);
+                return Err(BatchError::Truncated { position, need: need.max(HEADER_BYTES), have });
             }
             Err(error @ (HeaderError::Magic { .. } | HeaderError::Length { .. })) => {
                 return Err(BatchError::Header { position, error });
@@ -50,16 +43,8 @@ impl<'a> BatchView<'a> {
         };
         let need = header.total_bytes();
         match rest.get(..need) {
-            Some(bytes) => Ok(Self {
-                header,
-                bytes,
-                position,
-            }),
-            None => Err(BatchError::Truncated {
-                position,
-                need,
-                have: rest.len(),
-            }),
+            Some(bytes) => Ok(Self { header, bytes, position }),
+            None => Err(BatchError::Truncated { position, need, have: rest.len() }),
         }
     }
 
@@ -113,11 +98,7 @@ impl<'a> Batches<'a> {
     /// A walk from the first byte of `blob`.
     #[must_use]
     pub const fn new(blob: &'a [u8]) -> Self {
-        Self {
-            blob,
-            position: 0,
-            failed: false,
-        }
+        Self { blob, position: 0, failed: false }
     }
 
     /// Bytes of the whole batches walked over so far.

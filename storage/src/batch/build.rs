@@ -4,10 +4,7 @@
 //! Never touches: validation; what it builds is valid by construction.
 
 use super::codec::{CompressError, Compressor, TargetCodec};
-use super::{
-    Attributes, BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES, TimestampType, crc_of, field,
-    varint,
-};
+use super::{Attributes, BatchHeader, HEADER_BYTES, LENGTH_PREFIX_BYTES, TimestampType, crc_of, field, varint};
 use crate::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// A header's key and value.
@@ -79,12 +76,7 @@ impl BatchBuilder {
 
     /// Makes it a batch of an idempotent producer.
     #[must_use]
-    pub const fn producer(
-        mut self,
-        id: ProducerId,
-        epoch: ProducerEpoch,
-        base_sequence: Sequence,
-    ) -> Self {
+    pub const fn producer(mut self, id: ProducerId, epoch: ProducerEpoch, base_sequence: Sequence) -> Self {
         self.template.producer_id = id;
         self.template.producer_epoch = epoch;
         self.template.base_sequence = base_sequence;
@@ -135,21 +127,10 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: &[RecordHeader<'_>],
     ) {
-        assert!(
-            offset_delta >= self.next_delta,
-            "offset delta {offset_delta} after {} were used",
-            self.next_delta
-        );
+        assert!(offset_delta >= self.next_delta, "offset delta {offset_delta} after {} were used", self.next_delta);
         let base = *self.base_timestamp.get_or_insert(timestamp);
         let timestamp_delta = timestamp.0.wrapping_sub(base.0);
-        encode_record(
-            &mut self.payload,
-            offset_delta,
-            timestamp_delta,
-            key,
-            value,
-            headers,
-        );
+        encode_record(&mut self.payload, offset_delta, timestamp_delta, key, value, headers);
         self.next_delta = offset_delta.saturating_add(1);
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.count += 1;
@@ -198,17 +179,9 @@ impl BatchBuilder {
         let mut compressor = Compressor::new(self.target)?;
         compressor.write(&self.payload, out)?;
         compressor.finish(out)?;
-        let kind = if self.append_time.is_some() {
-            TimestampType::LogAppendTime
-        } else {
-            TimestampType::CreateTime
-        };
+        let kind = if self.append_time.is_some() { TimestampType::LogAppendTime } else { TimestampType::CreateTime };
         let header = BatchHeader {
-            attributes: self
-                .template
-                .attributes
-                .with_compression(self.target.codec())
-                .with_timestamp_type(kind),
+            attributes: self.template.attributes.with_compression(self.target.codec()).with_timestamp_type(kind),
             last_offset_delta: (self.next_delta - 1).max(0),
             base_timestamp: self.base_timestamp.unwrap_or(Timestamp::NONE),
             max_timestamp: self.append_time.unwrap_or(self.max_timestamp),
@@ -220,23 +193,16 @@ impl BatchBuilder {
 }
 
 /// Writes `header` over the first bytes of the batch that starts at `start` and ends with `out`, its length and CRC computed.
-pub(super) fn seal(
-    out: &mut [u8],
-    start: usize,
-    mut header: BatchHeader,
-) -> Result<(), BuildError> {
+pub(super) fn seal(out: &mut [u8], start: usize, mut header: BatchHeader) -> Result<(), BuildError> {
     let batch = out.get_mut(start..).unwrap_or_default();
     let bytes = batch.len();
-    header.length = i32::try_from(bytes.saturating_sub(LENGTH_PREFIX_BYTES))
-        .map_err(|_| BuildError::TooLarge { bytes })?;
+    header.length =
+        i32::try_from(bytes.saturating_sub(LENGTH_PREFIX_BYTES)).map_err(|_| BuildError::TooLarge { bytes })?;
     if let Some(slot) = batch.first_chunk_mut::<HEADER_BYTES>() {
         *slot = header.encode();
     }
     let crc = crc_of(batch);
-    if let Some(slot) = batch
-        .get_mut(field::CRC..)
-        .and_then(|rest| rest.first_chunk_mut())
-    {
+    if let Some(slot) = batch.get_mut(field::CRC..).and_then(|rest| rest.first_chunk_mut()) {
         *slot = crc.to_be_bytes();
     }
     Ok(())
@@ -250,10 +216,7 @@ fn encode_record(
     value: Option<&[u8]>,
     headers: &[RecordHeader<'_>],
 ) {
-    let headers_bytes: usize = headers
-        .iter()
-        .map(|(key, value)| field_bytes(Some(key)) + field_bytes(*value))
-        .sum();
+    let headers_bytes: usize = headers.iter().map(|(key, value)| field_bytes(Some(key)) + field_bytes(*value)).sum();
     let body_bytes = 1
         + varint::long_bytes(timestamp_delta)
         + varint::int_bytes(offset_delta)
@@ -275,9 +238,7 @@ fn encode_record(
 }
 
 fn field_bytes(bytes: Option<&[u8]>) -> usize {
-    bytes.map_or(varint::int_bytes(-1), |bytes| {
-        varint::int_bytes(bytes.len() as i32) + bytes.len()
-    })
+    bytes.map_or(varint::int_bytes(-1), |bytes| varint::int_bytes(bytes.len() as i32) + bytes.len())
 }
 
 fn write_field(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
@@ -290,7 +251,4 @@ fn write_field(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-const _: () = assert!(
-    field::CRC < field::ATTRIBUTES,
-    "the CRC must not cover itself"
-);
+const _: () = assert!(field::CRC < field::ATTRIBUTES, "the CRC must not cover itself");

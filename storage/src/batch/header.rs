@@ -128,11 +128,7 @@ impl Attributes {
     #[inline]
     #[must_use]
     pub const fn timestamp_type(self) -> TimestampType {
-        if self.0 & Self::LOG_APPEND_TIME == 0 {
-            TimestampType::CreateTime
-        } else {
-            TimestampType::LogAppendTime
-        }
+        if self.0 & Self::LOG_APPEND_TIME == 0 { TimestampType::CreateTime } else { TimestampType::LogAppendTime }
     }
 
     /// Whether the batch belongs to a transaction.
@@ -167,10 +163,7 @@ impl Attributes {
     #[inline]
     #[must_use]
     pub const fn with_timestamp_type(self, kind: TimestampType) -> Self {
-        self.with_bit(
-            Self::LOG_APPEND_TIME,
-            matches!(kind, TimestampType::LogAppendTime),
-        )
+        self.with_bit(Self::LOG_APPEND_TIME, matches!(kind, TimestampType::LogAppendTime))
     }
 
     /// These attributes with the transactional flag set or cleared.
@@ -202,23 +195,13 @@ impl Attributes {
     }
 
     const fn with_bit(self, bit: i16, on: bool) -> Self {
-        if on {
-            Self(self.0 | bit)
-        } else {
-            Self(self.0 & !bit)
-        }
+        if on { Self(self.0 | bit) } else { Self(self.0 & !bit) }
     }
 }
 
 impl fmt::Debug for Attributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Attributes({:#06x}: {:?} {:?}",
-            self.0,
-            self.compression(),
-            self.timestamp_type()
-        )?;
+        write!(f, "Attributes({:#06x}: {:?} {:?}", self.0, self.compression(), self.timestamp_type())?;
         for (on, name) in [
             (self.is_transactional(), " transactional"),
             (self.is_control(), " control"),
@@ -299,55 +282,19 @@ impl BatchHeader {
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
-        put(
-            &mut out,
-            field::BASE_OFFSET,
-            self.base_offset.0.to_be_bytes(),
-        );
+        put(&mut out, field::BASE_OFFSET, self.base_offset.0.to_be_bytes());
         put(&mut out, field::LENGTH, self.length.to_be_bytes());
-        put(
-            &mut out,
-            field::LEADER_EPOCH,
-            self.leader_epoch.0.to_be_bytes(),
-        );
+        put(&mut out, field::LEADER_EPOCH, self.leader_epoch.0.to_be_bytes());
         put(&mut out, field::MAGIC, MAGIC_V2.to_be_bytes());
         put(&mut out, field::CRC, self.crc.to_be_bytes());
         put(&mut out, field::ATTRIBUTES, self.attributes.0.to_be_bytes());
-        put(
-            &mut out,
-            field::LAST_OFFSET_DELTA,
-            self.last_offset_delta.to_be_bytes(),
-        );
-        put(
-            &mut out,
-            field::BASE_TIMESTAMP,
-            self.base_timestamp.0.to_be_bytes(),
-        );
-        put(
-            &mut out,
-            field::MAX_TIMESTAMP,
-            self.max_timestamp.0.to_be_bytes(),
-        );
-        put(
-            &mut out,
-            field::PRODUCER_ID,
-            self.producer_id.0.to_be_bytes(),
-        );
-        put(
-            &mut out,
-            field::PRODUCER_EPOCH,
-            self.producer_epoch.0.to_be_bytes(),
-        );
-        put(
-            &mut out,
-            field::BASE_SEQUENCE,
-            self.base_sequence.0.to_be_bytes(),
-        );
-        put(
-            &mut out,
-            field::RECORD_COUNT,
-            self.record_count.to_be_bytes(),
-        );
+        put(&mut out, field::LAST_OFFSET_DELTA, self.last_offset_delta.to_be_bytes());
+        put(&mut out, field::BASE_TIMESTAMP, self.base_timestamp.0.to_be_bytes());
+        put(&mut out, field::MAX_TIMESTAMP, self.max_timestamp.0.to_be_bytes());
+        put(&mut out, field::PRODUCER_ID, self.producer_id.0.to_be_bytes());
+        put(&mut out, field::PRODUCER_EPOCH, self.producer_epoch.0.to_be_bytes());
+        put(&mut out, field::BASE_SEQUENCE, self.base_sequence.0.to_be_bytes());
+        put(&mut out, field::RECORD_COUNT, self.record_count.to_be_bytes());
         out
     }
 
@@ -389,11 +336,7 @@ impl BatchHeader {
     #[inline]
     #[must_use]
     pub const fn delete_horizon(&self) -> Option<Timestamp> {
-        if self.attributes.has_delete_horizon() {
-            Some(self.base_timestamp)
-        } else {
-            None
-        }
+        if self.attributes.has_delete_horizon() { Some(self.base_timestamp) } else { None }
     }
 }
 
@@ -417,19 +360,12 @@ pub fn crc_ok(batch: &[u8]) -> bool {
 /// `N` bytes of the header; the offsets are constants that lie within it, checked where they are declared.
 #[inline]
 fn take<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
-    header
-        .get(at..)
-        .and_then(|rest| rest.first_chunk::<N>())
-        .copied()
-        .unwrap_or([0; N])
+    header.get(at..).and_then(|rest| rest.first_chunk::<N>()).copied().unwrap_or([0; N])
 }
 
 #[inline]
 pub(super) fn put<const N: usize>(header: &mut [u8; HEADER_BYTES], at: usize, value: [u8; N]) {
-    if let Some(slot) = header
-        .get_mut(at..)
-        .and_then(|rest| rest.first_chunk_mut::<N>())
-    {
+    if let Some(slot) = header.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<N>()) {
         *slot = value;
     }
 }

@@ -32,20 +32,15 @@ mod walk;
 pub use blob::{BatchError, BatchView, Batches};
 pub use build::{BatchBuilder, BuildError, RecordHeader};
 pub use codec::{
-    CompressError, Compressor, DecompressError, DecompressScratch, Decompression, TargetCodec,
-    decompress_all,
+    CompressError, Compressor, DecompressError, DecompressScratch, Decompression, TargetCodec, decompress_all,
 };
-pub use header::{
-    Attributes, BatchHeader, Compression, HeaderError, TimestampType, crc_of, crc_ok,
-};
+pub use header::{Attributes, BatchHeader, Compression, HeaderError, TimestampType, crc_of, crc_ok};
 pub use record::{Record, RecordHeaders, Records};
 pub use rewrite::Rewrite;
 pub use scan::{RecordScan, ScanError, ScanState};
 pub use stamp::{stamp_place, stamp_time};
 pub use time::{TimeSearch, first_at_or_after, offset_of_max_timestamp};
-pub use validate::{
-    ProduceError, ProduceErrorKind, Validated, Validation, ValidationRules, sole_batch, validate,
-};
+pub use validate::{ProduceError, ProduceErrorKind, Validated, Validation, ValidationRules, sole_batch, validate};
 pub use walk::{MalformedRecords, RecordFacts, RecordWalk};
 
 /// Where each field of the header lies, in bytes from the batch's first byte. All numbers are big-endian.

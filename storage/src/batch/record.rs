@@ -47,11 +47,7 @@ impl<'a> Iterator for RecordHeaders<'a> {
             return None;
         }
         self.count -= 1;
-        let mut body = Body {
-            rest: self.rest,
-            index: 0,
-            body_bytes: 0,
-        };
+        let mut body = Body { rest: self.rest, index: 0, body_bytes: 0 };
         // The record iterator walked over every header before it handed them out, so neither read can fail.
         let key = body.bytes().ok().flatten()?;
         let value = body.bytes().ok()?;
@@ -73,36 +69,23 @@ impl<'a> Records<'a> {
     /// A walk over `payload`: the batch's records, not (or no longer) compressed.
     #[must_use]
     pub const fn new(header: &BatchHeader, payload: &'a [u8]) -> Self {
-        Self {
-            rest: payload,
-            header: *header,
-            next_index: 0,
-            failed: false,
-        }
+        Self { rest: payload, header: *header, next_index: 0, failed: false }
     }
 
     fn record(&mut self) -> Result<Record<'a>, MalformedRecords> {
         let index = self.next_index;
         let promised = self.header.record_count;
-        let too_few = MalformedRecords::TooFew {
-            promised,
-            found: index,
-        };
+        let too_few = MalformedRecords::TooFew { promised, found: index };
         let (length, prefix) = varint::read_int(self.rest).map_err(|error| match error {
             VarintError::Truncated => too_few,
             VarintError::TooLong => MalformedRecords::Number { index },
         })?;
-        let bytes = usize::try_from(length)
-            .map_err(|_| MalformedRecords::NegativeLength { index, length })?;
+        let bytes = usize::try_from(length).map_err(|_| MalformedRecords::NegativeLength { index, length })?;
         let tail = self.rest.get(prefix..).unwrap_or_default();
         let (Some(record), Some(rest)) = (tail.get(..bytes), tail.get(bytes..)) else {
             return Err(too_few);
         };
-        let mut body = Body {
-            rest: record,
-            index,
-            body_bytes: length,
-        };
+        let mut body = Body { rest: record, index, body_bytes: length };
         body.take(1)?;
         let timestamp_delta = body.number(varint::read_long)?;
         let offset_delta = body.number(varint::read_int)?;
@@ -112,14 +95,10 @@ impl<'a> Records<'a> {
         if count < 0 || count as usize > body.rest.len() {
             return Err(MalformedRecords::HeaderCount { index, count });
         }
-        let headers = RecordHeaders {
-            count,
-            rest: body.rest,
-        };
+        let headers = RecordHeaders { count, rest: body.rest };
         for _ in 0..count {
             let length = body.number(varint::read_int)?;
-            let bytes = usize::try_from(length)
-                .map_err(|_| MalformedRecords::HeaderKey { index, length })?;
+            let bytes = usize::try_from(length).map_err(|_| MalformedRecords::HeaderKey { index, length })?;
             body.take(bytes)?;
             body.bytes()?;
         }
@@ -133,11 +112,7 @@ impl<'a> Records<'a> {
             // Offsets of a batch that nobody validated may overflow; wrapping keeps this total, as in Kafka.
             offset: Offset(header.base_offset.0.wrapping_add(i64::from(offset_delta))),
             timestamp: record_timestamp(header, timestamp_delta),
-            sequence: if header.base_sequence.0 < 0 {
-                Sequence::NONE
-            } else {
-                header.base_sequence.plus(offset_delta)
-            },
+            sequence: if header.base_sequence.0 < 0 { Sequence::NONE } else { header.base_sequence.plus(offset_delta) },
             key,
             value,
             headers,
@@ -170,9 +145,7 @@ impl<'a> Iterator for Records<'a> {
 #[inline]
 pub(super) fn record_timestamp(header: &BatchHeader, timestamp_delta: i64) -> Timestamp {
     match header.attributes.timestamp_type() {
-        TimestampType::CreateTime => {
-            Timestamp(header.base_timestamp.0.wrapping_add(timestamp_delta))
-        }
+        TimestampType::CreateTime => Timestamp(header.base_timestamp.0.wrapping_add(timestamp_delta)),
         TimestampType::LogAppendTime => header.max_timestamp,
     }
 }
@@ -215,9 +188,6 @@ impl<'a> Body<'a> {
     }
 
     fn mismatch(&self) -> MalformedRecords {
-        MalformedRecords::LengthMismatch {
-            index: self.index,
-            body_bytes: self.body_bytes,
-        }
+        MalformedRecords::LengthMismatch { index: self.index, body_bytes: self.body_bytes }
     }
 }

@@ -35,16 +35,9 @@ impl<'a> Rewrite<'a> {
             return Ok(None);
         };
         let attributes = batch.header.attributes;
-        let source = attributes.compression().ok_or(ProduceError::UnknownCodec {
-            id: attributes.compression_id(),
-        })?;
-        let bytes_max = if source == Compression::None {
-            u64::MAX
-        } else {
-            rules.decompressed_bytes_max
-        };
-        let compressor = Compressor::new(plan.target)
-            .map_err(|error| ProduceError::Compress { codec: error.codec })?;
+        let source = attributes.compression().ok_or(ProduceError::UnknownCodec { id: attributes.compression_id() })?;
+        let bytes_max = if source == Compression::None { u64::MAX } else { rules.decompressed_bytes_max };
+        let compressor = Compressor::new(plan.target).map_err(|error| ProduceError::Compress { codec: error.codec })?;
         Ok(Some(Self {
             stream: Decompression::new(source, batch.payload(), bytes_max, scratch),
             compressor: Some(compressor),
@@ -78,9 +71,7 @@ impl<'a> Rewrite<'a> {
         while let Some(piece) = self.stream.next_piece(bytes_max)? {
             let result = match &mut self.renumber {
                 Some(renumber) => {
-                    let renumbered = renumber
-                        .feed(piece)
-                        .map_err(|_| ProduceError::ChangedUnderneath)?;
+                    let renumbered = renumber.feed(piece).map_err(|_| ProduceError::ChangedUnderneath)?;
                     compressor.write(renumbered, &mut self.out)
                 }
                 None => compressor.write(piece, &mut self.out),
@@ -96,17 +87,14 @@ impl<'a> Rewrite<'a> {
     fn finish(&mut self) -> Result<Vec<u8>, ProduceError> {
         let mut out = core::mem::take(&mut self.out);
         if let Some(compressor) = self.compressor.take() {
-            compressor
-                .finish(&mut out)
-                .map_err(|error| ProduceError::Compress { codec: error.codec })?;
+            compressor.finish(&mut out).map_err(|error| ProduceError::Compress { codec: error.codec })?;
         }
         self.rules.check_batch_bytes(out.len())?;
         seal(&mut out, 0, self.header).map_err(|error| match error {
             BuildError::Compress(error) => ProduceError::Compress { codec: error.codec },
-            BuildError::TooLarge { bytes } => ProduceError::BatchTooLarge {
-                bytes,
-                bytes_max: self.rules.batch_bytes_max,
-            },
+            BuildError::TooLarge { bytes } => {
+                ProduceError::BatchTooLarge { bytes, bytes_max: self.rules.batch_bytes_max }
+            }
         })?;
         self.rules.check_segment_bytes(out.len())?;
         Ok(out)
@@ -174,8 +162,7 @@ impl Renumber {
                 }
                 Field::Rest => {
                     let bytes = self.left.min(rest.len());
-                    self.out
-                        .extend_from_slice(rest.get(..bytes).unwrap_or_default());
+                    self.out.extend_from_slice(rest.get(..bytes).unwrap_or_default());
                     self.left -= bytes;
                     if self.left == 0 {
                         self.field = Field::Length;
@@ -189,10 +176,7 @@ impl Renumber {
     }
 
     fn begin_record(&mut self) {
-        let body = 1
-            + varint::long_bytes(self.timestamp_delta)
-            + varint::int_bytes(self.next_delta)
-            + self.left;
+        let body = 1 + varint::long_bytes(self.timestamp_delta) + varint::int_bytes(self.next_delta) + self.left;
         varint::write_int(&mut self.out, body as i32);
         self.out.push(self.attributes);
         varint::write_long(&mut self.out, self.timestamp_delta);

@@ -47,21 +47,12 @@ impl<'a> RecordScan<'a> {
     ///
     /// # Errors
     /// When the codec is unknown.
-    pub fn new(
-        batch: &BatchView<'a>,
-        bytes_max: u64,
-        scratch: &'a mut DecompressScratch,
-    ) -> Result<Self, ScanError> {
+    pub fn new(batch: &BatchView<'a>, bytes_max: u64, scratch: &'a mut DecompressScratch) -> Result<Self, ScanError> {
         let attributes = batch.header.attributes;
-        let codec: Compression = attributes.compression().ok_or(ScanError::UnknownCodec {
-            id: attributes.compression_id(),
-        })?;
+        let codec: Compression =
+            attributes.compression().ok_or(ScanError::UnknownCodec { id: attributes.compression_id() })?;
         // Records that are not compressed are in memory anyway: there is nothing to bound.
-        let bytes_max = if codec == Compression::None {
-            u64::MAX
-        } else {
-            bytes_max
-        };
+        let bytes_max = if codec == Compression::None { u64::MAX } else { bytes_max };
         Ok(Self {
             stream: Decompression::new(codec, batch.payload(), bytes_max, scratch),
             walk: RecordWalk::new(batch.header.record_count),
@@ -81,10 +72,7 @@ impl<'a> RecordScan<'a> {
         let output_end = self.stream.produced().saturating_add(bytes_max as u64);
         loop {
             let left = output_end.saturating_sub(self.stream.produced());
-            let Some(piece) = self
-                .stream
-                .next_piece(usize::try_from(left).unwrap_or(usize::MAX))?
-            else {
+            let Some(piece) = self.stream.next_piece(usize::try_from(left).unwrap_or(usize::MAX))? else {
                 self.walk.finish()?;
                 return Ok(ScanState::Done);
             };

@@ -10,11 +10,7 @@ const _: () = assert!(field::ATTRIBUTES < HEADER_BYTES);
 
 /// Writes base offset and leader epoch. The CRC covers neither, so it stays.
 #[inline]
-pub fn stamp_place(
-    header: &mut [u8; HEADER_BYTES],
-    base_offset: Offset,
-    leader_epoch: LeaderEpoch,
-) {
+pub fn stamp_place(header: &mut [u8; HEADER_BYTES], base_offset: Offset, leader_epoch: LeaderEpoch) {
     put(header, field::BASE_OFFSET, base_offset.0.to_be_bytes());
     put(header, field::LEADER_EPOCH, leader_epoch.0.to_be_bytes());
 }

@@ -39,11 +39,7 @@ impl<'a> TimeSearch<'a> {
         scratch: &'a mut DecompressScratch,
     ) -> Result<Self, ScanError> {
         let scan = RecordScan::new(batch, bytes_max, scratch)?;
-        Ok(Self {
-            scan,
-            header: batch.header,
-            wanted: Wanted::AtOrAfter(from, from_offset),
-        })
+        Ok(Self { scan, header: batch.header, wanted: Wanted::AtOrAfter(from, from_offset) })
     }
 
     /// Looks for the earliest of the records that carry the batch's max timestamp (KIP-734).
@@ -56,31 +52,19 @@ impl<'a> TimeSearch<'a> {
         scratch: &'a mut DecompressScratch,
     ) -> Result<Self, ScanError> {
         let scan = RecordScan::new(batch, bytes_max, scratch)?;
-        Ok(Self {
-            scan,
-            header: batch.header,
-            wanted: Wanted::Exactly(batch.header.max_timestamp),
-        })
+        Ok(Self { scan, header: batch.header, wanted: Wanted::Exactly(batch.header.max_timestamp) })
     }
 
     /// Goes on for about `bytes_max` bytes. `None`: call again. `Some(None)`: there is no such record.
     ///
     /// # Errors
     /// When the records cannot be read.
-    pub fn step(
-        &mut self,
-        bytes_max: usize,
-    ) -> Result<Option<Option<(Timestamp, Offset)>>, ScanError> {
+    pub fn step(&mut self, bytes_max: usize) -> Result<Option<Option<(Timestamp, Offset)>>, ScanError> {
         let (header, wanted) = (self.header, self.wanted);
         let mut found = None;
         let state = self.scan.step(bytes_max, |facts| {
             let timestamp = record_timestamp(&header, facts.timestamp_delta);
-            let offset = Offset(
-                header
-                    .base_offset
-                    .0
-                    .wrapping_add(i64::from(facts.offset_delta)),
-            );
+            let offset = Offset(header.base_offset.0.wrapping_add(i64::from(facts.offset_delta)));
             let matches = match wanted {
                 Wanted::AtOrAfter(from, from_offset) => timestamp >= from && offset >= from_offset,
                 Wanted::Exactly(exactly) => timestamp == exactly,
@@ -136,7 +120,5 @@ pub fn offset_of_max_timestamp(
     {
         return Ok(Some(header.base_offset));
     }
-    Ok(TimeSearch::of_max_timestamp(batch, bytes_max, scratch)?
-        .run()?
-        .map(|(_, offset)| offset))
+    Ok(TimeSearch::of_max_timestamp(batch, bytes_max, scratch)?.run()?.map(|(_, offset)| offset))
 }

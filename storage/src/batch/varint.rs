@@ -55,11 +55,7 @@ impl Partial {
     ///
     /// Returns the bytes taken and, when whole, the number (32-bit ones sign-extended); the state is then empty again.
     #[inline]
-    pub fn take(
-        &mut self,
-        input: &[u8],
-        width: Width,
-    ) -> Result<(usize, Option<i64>), VarintError> {
+    pub fn take(&mut self, input: &[u8], width: Width) -> Result<(usize, Option<i64>), VarintError> {
         // Nearly every number in a record is one byte long.
         if self.bytes == 0
             && let Some(&byte) = input.first()
@@ -70,11 +66,7 @@ impl Partial {
         self.take_slowly(input, width)
     }
 
-    fn take_slowly(
-        &mut self,
-        input: &[u8],
-        width: Width,
-    ) -> Result<(usize, Option<i64>), VarintError> {
+    fn take_slowly(&mut self, input: &[u8], width: Width) -> Result<(usize, Option<i64>), VarintError> {
         for (at, &byte) in input.iter().enumerate() {
             self.raw |= u64::from(byte & 0x7f).wrapping_shl(u32::from(self.bytes) * 7);
             self.bytes += 1;
@@ -170,25 +162,16 @@ mod tests {
 
     #[test]
     fn a_number_that_goes_on_past_its_width_is_refused() {
-        assert_eq!(
-            read_int(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]),
-            Err(VarintError::TooLong)
-        );
+        assert_eq!(read_int(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), Err(VarintError::TooLong));
         assert_eq!(read_long(&[0xff; 11]), Err(VarintError::TooLong));
         assert_eq!(read_int(&[0x80]), Err(VarintError::Truncated));
     }
 
     #[test]
     fn known_encodings_are_those_of_protocol_buffers() {
-        for (value, bytes) in [
-            (0, &[0_u8][..]),
-            (-1, &[1]),
-            (1, &[2]),
-            (63, &[126]),
-            (-64, &[127]),
-            (64, &[0x80, 1]),
-            (300, &[0xd8, 4]),
-        ] {
+        for (value, bytes) in
+            [(0, &[0_u8][..]), (-1, &[1]), (1, &[2]), (63, &[126]), (-64, &[127]), (64, &[0x80, 1]), (300, &[0xd8, 4])]
+        {
             let mut out = Vec::new();
             write_int(&mut out, value);
             assert_eq!(out, bytes, "{value}");

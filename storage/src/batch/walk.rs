@@ -190,10 +190,7 @@ impl RecordWalk {
                     match u32::try_from(count) {
                         Ok(wanted) if wanted <= walk.left => walk.headers_left = wanted,
                         _ => {
-                            return Err(MalformedRecords::HeaderCount {
-                                index: walk.facts.index,
-                                count,
-                            });
+                            return Err(MalformedRecords::HeaderCount { index: walk.facts.index, count });
                         }
                     }
                     walk.field = Field::HeaderKeyLength;
@@ -201,10 +198,7 @@ impl RecordWalk {
                 })?,
                 Field::HeaderKeyLength => self.int(rest, |walk, length| {
                     if length < 0 {
-                        return Err(MalformedRecords::HeaderKey {
-                            index: walk.facts.index,
-                            length,
-                        });
+                        return Err(MalformedRecords::HeaderKey { index: walk.facts.index, length });
                     }
                     walk.field = Field::HeaderValueLength;
                     walk.skip_over(length)
@@ -216,10 +210,7 @@ impl RecordWalk {
                 })?,
             };
             rest = rest.get(consumed..).unwrap_or_default();
-            if self.field == Field::HeaderKeyLength
-                && self.headers_left == 0
-                && self.number.is_empty()
-            {
+            if self.field == Field::HeaderKeyLength && self.headers_left == 0 && self.number.is_empty() {
                 if self.left != 0 {
                     return Err(self.mismatch());
                 }
@@ -238,36 +229,25 @@ impl RecordWalk {
     /// # Errors
     /// When promised records are missing.
     pub fn finish(&self) -> Result<(), MalformedRecords> {
-        if self.facts.index == self.promised
-            && self.skip == 0
-            && self.field == Field::Length
-            && self.number.is_empty()
+        if self.facts.index == self.promised && self.skip == 0 && self.field == Field::Length && self.number.is_empty()
         {
             return Ok(());
         }
         // The last record is reported before its last header value has been skipped over.
         let cut = i32::from(self.skip > 0 && self.field == Field::Length);
-        Err(MalformedRecords::TooFew {
-            promised: self.promised,
-            found: self.facts.index - cut,
-        })
+        Err(MalformedRecords::TooFew { promised: self.promised, found: self.facts.index - cut })
     }
 
     fn begin(&mut self, rest: &[u8]) -> Result<usize, MalformedRecords> {
         if self.facts.index >= self.promised {
-            return Err(MalformedRecords::Trailing {
-                promised: self.promised,
-            });
+            return Err(MalformedRecords::Trailing { promised: self.promised });
         }
         let index = self.facts.index;
-        let (consumed, value) = self
-            .number
-            .take(rest, Width::Int)
-            .map_err(|_: VarintError| MalformedRecords::Number { index })?;
+        let (consumed, value) =
+            self.number.take(rest, Width::Int).map_err(|_: VarintError| MalformedRecords::Number { index })?;
         if let Some(value) = value {
             let length = value as i32;
-            self.left = u32::try_from(length)
-                .map_err(|_| MalformedRecords::NegativeLength { index, length })?;
+            self.left = u32::try_from(length).map_err(|_| MalformedRecords::NegativeLength { index, length })?;
             self.facts.body_bytes = length;
             self.field = Field::Attributes;
         }
@@ -288,16 +268,10 @@ impl RecordWalk {
     }
 
     #[inline]
-    fn body_number(
-        &mut self,
-        rest: &[u8],
-        width: Width,
-    ) -> Result<(usize, Option<i64>), MalformedRecords> {
+    fn body_number(&mut self, rest: &[u8], width: Width) -> Result<(usize, Option<i64>), MalformedRecords> {
         let index = self.facts.index;
-        let (consumed, value) = self
-            .number
-            .take(rest, width)
-            .map_err(|_: VarintError| MalformedRecords::Number { index })?;
+        let (consumed, value) =
+            self.number.take(rest, width).map_err(|_: VarintError| MalformedRecords::Number { index })?;
         self.spend(consumed as u32)?;
         Ok((consumed, value))
     }
@@ -323,9 +297,6 @@ impl RecordWalk {
     }
 
     fn mismatch(&self) -> MalformedRecords {
-        MalformedRecords::LengthMismatch {
-            index: self.facts.index,
-            body_bytes: self.facts.body_bytes,
-        }
+        MalformedRecords::LengthMismatch { index: self.facts.index, body_bytes: self.facts.body_bytes }
     }
 }

@@ -79,21 +79,18 @@ impl ProducerEntry {
     /// Sequence of the last record, or [`Sequence::NONE`].
     #[must_use]
     pub fn last_sequence(&self) -> Sequence {
-        self.last_batch()
-            .map_or(Sequence::NONE, |batch| batch.last_sequence)
+        self.last_batch().map_or(Sequence::NONE, |batch| batch.last_sequence)
     }
 
     /// Offset of the last record, or [`Offset::NONE`].
     #[must_use]
     pub fn last_offset(&self) -> Offset {
-        self.last_batch()
-            .map_or(Offset::NONE, |batch| batch.last_offset)
+        self.last_batch().map_or(Offset::NONE, |batch| batch.last_offset)
     }
 
     /// Whether exactly these sequences were appended among the remembered batches.
     pub(super) fn duplicate(&self, first: Sequence, last: Sequence) -> Option<&BatchMemory> {
-        self.batches()
-            .find(|batch| batch.last_sequence == last && batch.first_sequence() == first)
+        self.batches().find(|batch| batch.last_sequence == last && batch.first_sequence() == first)
     }
 
     /// Moves to an epoch, forgetting the batches of another one.
@@ -120,7 +117,6 @@ impl ProducerEntry {
 
     /// Whether the producer was idle for `idle_ms_max` or longer; never while its transaction is open.
     pub(super) const fn is_expired(&self, now: Timestamp, idle_ms_max: i64) -> bool {
-        self.transaction_start.is_none()
-            && now.0.saturating_sub(self.last_timestamp.0) >= idle_ms_max
+        self.transaction_start.is_none() && now.0.saturating_sub(self.last_timestamp.0) >= idle_ms_max
     }
 }

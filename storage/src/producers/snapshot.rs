@@ -64,26 +64,12 @@ pub fn encode_snapshot<'a>(producers: impl ExactSizeIterator<Item = &'a Producer
         out.extend_from_slice(&producer.epoch.0.to_be_bytes());
         out.extend_from_slice(&producer.last_sequence().0.to_be_bytes());
         out.extend_from_slice(&producer.last_offset().0.to_be_bytes());
-        out.extend_from_slice(
-            &producer
-                .last_batch()
-                .map_or(0, |batch| batch.offset_delta)
-                .to_be_bytes(),
-        );
+        out.extend_from_slice(&producer.last_batch().map_or(0, |batch| batch.offset_delta).to_be_bytes());
         out.extend_from_slice(&producer.last_timestamp.0.to_be_bytes());
         out.extend_from_slice(&producer.coordinator_epoch.to_be_bytes());
-        out.extend_from_slice(
-            &producer
-                .transaction_start
-                .unwrap_or(Offset::NONE)
-                .0
-                .to_be_bytes(),
-        );
+        out.extend_from_slice(&producer.transaction_start.unwrap_or(Offset::NONE).0.to_be_bytes());
         let bytes = out.len() - start;
-        assert!(
-            bytes == SNAPSHOT_BYTES_PER_ENTRY,
-            "a snapshot entry of {bytes} bytes"
-        );
+        assert!(bytes == SNAPSHOT_BYTES_PER_ENTRY, "a snapshot entry of {bytes} bytes");
     }
     let crc = crc32c::crc32c(out.get(COVERED_FROM..).unwrap_or_default());
     if let Some(slot) = out.get_mut(2..).and_then(|rest| rest.first_chunk_mut()) {
@@ -96,14 +82,8 @@ pub fn encode_snapshot<'a>(producers: impl ExactSizeIterator<Item = &'a Producer
 ///
 /// # Errors
 /// When version, length or CRC are wrong. Nothing is allocated, whatever the file says.
-pub fn decode_snapshot(
-    bytes: &[u8],
-) -> Result<impl ExactSizeIterator<Item = ProducerEntry>, SnapshotError> {
-    let too_short = SnapshotError::Length {
-        bytes: bytes.len(),
-        count: -1,
-        expected: HEADER_BYTES,
-    };
+pub fn decode_snapshot(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = ProducerEntry>, SnapshotError> {
+    let too_short = SnapshotError::Length { bytes: bytes.len(), count: -1, expected: HEADER_BYTES };
     let mut reader = Reader(bytes);
     let version = i16::from_be_bytes(reader.take().ok_or(too_short)?);
     if version != VERSION {
@@ -120,11 +100,7 @@ pub fn decode_snapshot(
         .and_then(|count| count.checked_mul(SNAPSHOT_BYTES_PER_ENTRY))
         .and_then(|entries| entries.checked_add(HEADER_BYTES));
     if expected != Some(bytes.len()) {
-        return Err(SnapshotError::Length {
-            bytes: bytes.len(),
-            count,
-            expected: expected.unwrap_or(0),
-        });
+        return Err(SnapshotError::Length { bytes: bytes.len(), count, expected: expected.unwrap_or(0) });
     }
     let (entries, _) = reader.0.as_chunks::<SNAPSHOT_BYTES_PER_ENTRY>();
     Ok(entries.iter().map(decode_entry))
@@ -142,12 +118,7 @@ fn decode_entry(bytes: &[u8; SNAPSHOT_BYTES_PER_ENTRY]) -> ProducerEntry {
     let transaction_start = Offset(i64::from_be_bytes(reader.field()));
     entry.transaction_start = (transaction_start.0 >= 0).then_some(transaction_start);
     if last_offset.0 >= 0 {
-        entry.remember(BatchMemory {
-            last_sequence,
-            last_offset,
-            offset_delta,
-            timestamp,
-        });
+        entry.remember(BatchMemory { last_sequence, last_offset, offset_delta, timestamp });
     }
     entry.last_timestamp = timestamp;
     entry

@@ -4,9 +4,7 @@
 //! Never touches: files, the clock, the log.
 
 use super::snapshot::{SnapshotError, decode_snapshot, encode_snapshot};
-use super::{
-    BatchMemory, CompletedTransaction, EndMarker, MarkerError, OpenTransaction, ProducerEntry,
-};
+use super::{BatchMemory, CompletedTransaction, EndMarker, MarkerError, OpenTransaction, ProducerEntry};
 use crate::batch::{AppendOrigin, BatchHeader};
 use crate::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use std::collections::BTreeMap;
@@ -23,10 +21,7 @@ pub struct ProducerStateLimits {
 impl Default for ProducerStateLimits {
     /// A hundred thousand producers, and Kafka's day.
     fn default() -> Self {
-        Self {
-            producers_max: 100_000,
-            idle_ms_max: 86_400_000,
-        }
+        Self { producers_max: 100_000, idle_ms_max: 86_400_000 }
     }
 }
 
@@ -46,6 +41,16 @@ pub enum Verdict {
         /// The original's max timestamp, which Kafka answers as its append time, with CreateTime too.
         timestamp: Timestamp,
     },
+}
+
+/// Whether the transaction coordinator has confirmed that the partition is part of the producer's transaction (KIP-890). Counts
+/// only for a transactional batch that does not continue a transaction which is open here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verification {
+    /// It has, or need not (`transaction.partition.verification.enable` is off).
+    Verified,
+    /// It has not.
+    Missing,
 }
 
 /// Why a batch must not be appended.
@@ -81,6 +86,13 @@ pub enum SequenceError {
         /// Its first record.
         since: Offset,
     },
+    /// `INVALID_TXN_STATE`: the batch is transactional, and the coordinator has not said that the partition is part of a
+    /// transaction of this producer (KIP-890).
+    #[error("the batch is not part of an ongoing transaction of producer {producer_id}")]
+    NotInTransaction {
+        /// Whose.
+        producer_id: ProducerId,
+    },
     /// No room for another producer. Kafka has no such bound; answer with a retriable error.
     #[error("{producers} producers are known, which is the most")]
     TooManyProducers {
@@ -107,13 +119,7 @@ impl ProducerState {
     /// Knows nothing, at offset `start`.
     #[must_use]
     pub fn new(limits: ProducerStateLimits, start: Offset) -> Self {
-        Self {
-            limits,
-            producers: BTreeMap::new(),
-            open: BTreeMap::new(),
-            unreplicated: BTreeMap::new(),
-            end: start,
-        }
+        Self { limits, producers: BTreeMap::new(), open: BTreeMap::new(), unreplicated: BTreeMap::new(), end: start }
     }
 
     /// The verdict on a batch that is about to be appended; changes nothing. See the table of [the module](super).
@@ -124,12 +130,19 @@ impl ProducerState {
         &self,
         header: &BatchHeader,
         origin: AppendOrigin,
+        verification: Verification,
     ) -> Result<Verdict, SequenceError> {
         if !header.has_producer_id() || origin == AppendOrigin::Replication {
             return Ok(Verdict::Append);
         }
         let producer_id = header.producer_id;
+        let is_unverified = header.attributes.is_transactional()
+            && !header.attributes.is_control()
+            && verification == Verification::Missing;
         let Some(known) = self.producers.get(&producer_id) else {
+            if is_unverified {
+                return Err(SequenceError::NotInTransaction { producer_id });
+            }
             let producers = self.producers.len();
             if producers >= self.limits.producers_max && origin == AppendOrigin::Client {
                 return Err(SequenceError::TooManyProducers { producers });
@@ -149,23 +162,18 @@ impl ProducerState {
         }
         if header.producer_epoch < known.epoch {
             let (ours, theirs) = (known.epoch, header.producer_epoch);
-            return Err(SequenceError::InvalidProducerEpoch {
-                producer_id,
-                ours,
-                theirs,
-            });
+            return Err(SequenceError::InvalidProducerEpoch { producer_id, ours, theirs });
         }
         if header.attributes.is_control() {
             return Ok(Verdict::Append);
         }
+        let is_ongoing = known.transaction_start.is_some() && known.epoch == header.producer_epoch;
+        if is_unverified && !is_ongoing {
+            return Err(SequenceError::NotInTransaction { producer_id });
+        }
         if origin == AppendOrigin::Client && !follows(known, header) {
             let (epoch, last) = (header.producer_epoch, known.last_sequence());
-            return Err(SequenceError::OutOfOrder {
-                producer_id,
-                epoch,
-                first,
-                last,
-            });
+            return Err(SequenceError::OutOfOrder { producer_id, epoch, first, last });
         }
         match known.transaction_start {
             Some(since) if !header.attributes.is_transactional() => {
@@ -181,10 +189,7 @@ impl ProducerState {
         let last_offset = header.last_offset().unwrap_or(header.base_offset);
         if header.has_producer_id() && !header.attributes.is_control() {
             let producer_id = header.producer_id;
-            let entry = self
-                .producers
-                .entry(producer_id)
-                .or_insert_with(|| ProducerEntry::new(producer_id));
+            let entry = self.producers.entry(producer_id).or_insert_with(|| ProducerEntry::new(producer_id));
             entry.move_to_epoch(header.producer_epoch);
             entry.remember(BatchMemory {
                 last_sequence: header.last_sequence(),
@@ -217,22 +222,13 @@ impl ProducerState {
         };
         let (ours, theirs) = (known.epoch, header.producer_epoch);
         let is_repetition = theirs == ours && known.transaction_start.is_none();
-        let is_stale =
-            theirs < ours || (transaction_version >= 2 && theirs == ours && !is_repetition);
+        let is_stale = theirs < ours || (transaction_version >= 2 && theirs == ours && !is_repetition);
         if is_stale {
-            return Err(MarkerError::InvalidProducerEpoch {
-                producer_id,
-                ours,
-                theirs,
-            });
+            return Err(MarkerError::InvalidProducerEpoch { producer_id, ours, theirs });
         }
         if known.coordinator_epoch > marker.coordinator_epoch {
             let (ours, theirs) = (known.coordinator_epoch, marker.coordinator_epoch);
-            return Err(MarkerError::CoordinatorFenced {
-                producer_id,
-                ours,
-                theirs,
-            });
+            return Err(MarkerError::CoordinatorFenced { producer_id, ours, theirs });
         }
         Ok(())
     }
@@ -247,13 +243,8 @@ impl ProducerState {
     ) -> Option<CompletedTransaction> {
         let producer_id = header.producer_id;
         let last_offset = header.base_offset;
-        self.end = self
-            .end
-            .max(header.last_offset().unwrap_or(last_offset).next());
-        let entry = self
-            .producers
-            .entry(producer_id)
-            .or_insert_with(|| ProducerEntry::new(producer_id));
+        self.end = self.end.max(header.last_offset().unwrap_or(last_offset).next());
+        let entry = self.producers.entry(producer_id).or_insert_with(|| ProducerEntry::new(producer_id));
         entry.move_to_epoch(header.producer_epoch);
         entry.coordinator_epoch = marker.coordinator_epoch;
         entry.last_timestamp = timestamp;
@@ -290,10 +281,7 @@ impl ProducerState {
     /// below the high watermark. The last stable offset is this, or the high watermark if there is none.
     #[must_use]
     pub fn first_unstable(&self) -> Option<Offset> {
-        let unreplicated = self
-            .unreplicated
-            .first_key_value()
-            .map(|(&offset, _)| offset);
+        let unreplicated = self.unreplicated.first_key_value().map(|(&offset, _)| offset);
         match (self.first_undecided(), unreplicated) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -304,23 +292,13 @@ impl ProducerState {
     #[must_use]
     pub fn oldest_open_transaction(&self) -> Option<(OpenTransaction, Timestamp)> {
         let (&first_offset, &producer_id) = self.open.first_key_value()?;
-        let last = self
-            .producers
-            .get(&producer_id)
-            .map_or(Timestamp::NONE, |entry| entry.last_timestamp);
-        Some((
-            OpenTransaction {
-                producer_id,
-                first_offset,
-            },
-            last,
-        ))
+        let last = self.producers.get(&producer_id).map_or(Timestamp::NONE, |entry| entry.last_timestamp);
+        Some((OpenTransaction { producer_id, first_offset }, last))
     }
 
     /// Transactions whose markers are below the high watermark no longer hold back the last stable offset.
     pub fn on_high_watermark(&mut self, high_watermark: Offset) {
-        self.unreplicated
-            .retain(|_, marker| *marker >= high_watermark);
+        self.unreplicated.retain(|_, marker| *marker >= high_watermark);
     }
 
     /// The log starts at `log_start` now. Producers stay, as in Kafka, until they expire.
@@ -333,8 +311,7 @@ impl ProducerState {
     pub fn expire(&mut self, now: Timestamp) -> usize {
         let before = self.producers.len();
         let idle_ms_max = self.limits.idle_ms_max;
-        self.producers
-            .retain(|_, entry| !entry.is_expired(now, idle_ms_max));
+        self.producers.retain(|_, entry| !entry.is_expired(now, idle_ms_max));
         before - self.producers.len()
     }
 
@@ -351,12 +328,7 @@ impl ProducerState {
     ///
     /// # Errors
     /// When the snapshot is corrupt; everything is then as before.
-    pub fn load(
-        &mut self,
-        snapshot: &[u8],
-        offset: Offset,
-        now: Timestamp,
-    ) -> Result<(), SnapshotError> {
+    pub fn load(&mut self, snapshot: &[u8], offset: Offset, now: Timestamp) -> Result<(), SnapshotError> {
         let entries = decode_snapshot(snapshot)?;
         self.reset(offset);
         for entry in entries.filter(|entry| !entry.is_expired(now, self.limits.idle_ms_max)) {

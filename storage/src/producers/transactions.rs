@@ -109,21 +109,13 @@ impl EndMarker {
         if i16::from_be_bytes(*version) < 0 {
             return Err(bad_value);
         }
-        Ok(Self {
-            is_abort,
-            coordinator_epoch: i32::from_be_bytes(*epoch),
-        })
+        Ok(Self { is_abort, coordinator_epoch: i32::from_be_bytes(*epoch) })
     }
 
     /// Key and value of the control record.
     #[must_use]
     pub fn encode(self) -> ([u8; 4], [u8; 6]) {
-        let [k0, k1] = if self.is_abort {
-            KIND_ABORT
-        } else {
-            KIND_COMMIT
-        }
-        .to_be_bytes();
+        let [k0, k1] = if self.is_abort { KIND_ABORT } else { KIND_COMMIT }.to_be_bytes();
         let [e0, e1, e2, e3] = self.coordinator_epoch.to_be_bytes();
         ([0, 0, k0, k1], [0, 0, e0, e1, e2, e3])
     }

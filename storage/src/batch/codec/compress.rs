@@ -59,14 +59,10 @@ impl TargetCodec {
     pub const fn default_of(codec: Compression) -> Self {
         match codec {
             Compression::None => Self::None,
-            Compression::Gzip => Self::Gzip {
-                level: GZIP_LEVEL_DEFAULT,
-            },
+            Compression::Gzip => Self::Gzip { level: GZIP_LEVEL_DEFAULT },
             Compression::Snappy => Self::Snappy,
             Compression::Lz4 => Self::Lz4,
-            Compression::Zstd => Self::Zstd {
-                level: ZSTD_LEVEL_DEFAULT,
-            },
+            Compression::Zstd => Self::Zstd { level: ZSTD_LEVEL_DEFAULT },
         }
     }
 }
@@ -84,21 +80,9 @@ pub struct Compressor(Stream);
 
 enum Stream {
     Plain,
-    Gzip {
-        raw: Compress,
-        crc: Crc,
-        started: bool,
-    },
-    Snappy {
-        encoder: Box<snap::raw::Encoder>,
-        chunk: Vec<u8>,
-        started: bool,
-    },
-    Lz4 {
-        table: Box<CompressTable>,
-        block: Vec<u8>,
-        started: bool,
-    },
+    Gzip { raw: Compress, crc: Crc, started: bool },
+    Snappy { encoder: Box<snap::raw::Encoder>, chunk: Vec<u8>, started: bool },
+    Lz4 { table: Box<CompressTable>, block: Vec<u8>, started: bool },
     Zstd(Encoder<'static>),
 }
 
@@ -127,16 +111,10 @@ impl Compressor {
                     GZIP_LEVEL_DEFAULT => flate2::Compression::default(),
                     0..=9 => flate2::Compression::new(level as u32),
                     _ => {
-                        return Err(CompressError {
-                            codec: Compression::Gzip,
-                        });
+                        return Err(CompressError { codec: Compression::Gzip });
                     }
                 };
-                Stream::Gzip {
-                    raw: Compress::new(level, false),
-                    crc: Crc::new(),
-                    started: false,
-                }
+                Stream::Gzip { raw: Compress::new(level, false), crc: Crc::new(), started: false }
             }
             TargetCodec::Snappy => Stream::Snappy {
                 encoder: Box::new(snap::raw::Encoder::new()),
@@ -149,9 +127,7 @@ impl Compressor {
                 started: false,
             },
             TargetCodec::Zstd { level } => {
-                Stream::Zstd(Encoder::new(level).map_err(|_| CompressError {
-                    codec: Compression::Zstd,
-                })?)
+                Stream::Zstd(Encoder::new(level).map_err(|_| CompressError { codec: Compression::Zstd })?)
             }
         }))
     }
@@ -171,35 +147,19 @@ impl Compressor {
                 crc.update(bytes);
                 deflate(raw, bytes, out, FlushCompress::None)
             }
-            Stream::Snappy {
-                encoder,
-                chunk,
-                started,
-            } => {
+            Stream::Snappy { encoder, chunk, started } => {
                 start_snappy(started, out);
-                in_blocks(bytes, chunk, SNAPPY_CHUNK_BYTES, |chunk| {
-                    snappy_chunk(encoder, chunk, out)
-                })
+                in_blocks(bytes, chunk, SNAPPY_CHUNK_BYTES, |chunk| snappy_chunk(encoder, chunk, out))
             }
-            Stream::Lz4 {
-                table,
-                block,
-                started,
-            } => {
+            Stream::Lz4 { table, block, started } => {
                 start_lz4(started, out);
-                in_blocks(bytes, block, LZ4_BLOCK_BYTES, |block| {
-                    lz4_block(table, block, out)
-                })
+                in_blocks(bytes, block, LZ4_BLOCK_BYTES, |block| lz4_block(table, block, out))
             }
             Stream::Zstd(encoder) => {
-                let failed = |_| CompressError {
-                    codec: Compression::Zstd,
-                };
+                let failed = |_| CompressError { codec: Compression::Zstd };
                 let mut source = InBuffer::around(bytes);
                 while source.pos() < bytes.len() {
-                    append_zstd(out, |target| {
-                        encoder.run(&mut source, target).map_err(failed)
-                    })?;
+                    append_zstd(out, |target| encoder.run(&mut source, target).map_err(failed))?;
                 }
                 Ok(())
             }
@@ -213,34 +173,18 @@ impl Compressor {
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CompressError> {
         match self.0 {
             Stream::Plain => Ok(()),
-            Stream::Gzip {
-                mut raw,
-                crc,
-                mut started,
-            } => {
+            Stream::Gzip { mut raw, crc, mut started } => {
                 start_gzip(&mut started, out);
                 deflate(&mut raw, &[], out, FlushCompress::Finish)?;
                 out.extend_from_slice(&crc.sum().to_le_bytes());
                 out.extend_from_slice(&crc.amount().to_le_bytes());
                 Ok(())
             }
-            Stream::Snappy {
-                mut encoder,
-                chunk,
-                mut started,
-            } => {
+            Stream::Snappy { mut encoder, chunk, mut started } => {
                 start_snappy(&mut started, out);
-                if chunk.is_empty() {
-                    Ok(())
-                } else {
-                    snappy_chunk(&mut encoder, &chunk, out)
-                }
+                if chunk.is_empty() { Ok(()) } else { snappy_chunk(&mut encoder, &chunk, out) }
             }
-            Stream::Lz4 {
-                mut table,
-                block,
-                mut started,
-            } => {
+            Stream::Lz4 { mut table, block, mut started } => {
                 start_lz4(&mut started, out);
                 if !block.is_empty() {
                     lz4_block(&mut table, &block, out)?;
@@ -249,11 +193,8 @@ impl Compressor {
                 Ok(())
             }
             Stream::Zstd(mut encoder) => {
-                let failed = |_| CompressError {
-                    codec: Compression::Zstd,
-                };
-                while append_zstd(out, |target| encoder.finish(target, true).map_err(failed))? > 0 {
-                }
+                let failed = |_| CompressError { codec: Compression::Zstd };
+                while append_zstd(out, |target| encoder.finish(target, true).map_err(failed))? > 0 {}
                 Ok(())
             }
         }
@@ -287,23 +228,14 @@ fn start_gzip(started: &mut bool, out: &mut Vec<u8>) {
     }
 }
 
-fn deflate(
-    raw: &mut Compress,
-    bytes: &[u8],
-    out: &mut Vec<u8>,
-    flush: FlushCompress,
-) -> Result<(), CompressError> {
-    let failed = CompressError {
-        codec: Compression::Gzip,
-    };
+fn deflate(raw: &mut Compress, bytes: &[u8], out: &mut Vec<u8>, flush: FlushCompress) -> Result<(), CompressError> {
+    let failed = CompressError { codec: Compression::Gzip };
     let mut rest = bytes;
     loop {
         out.reserve(PIECE_BYTES_MAX.min(bytes.len() + 1024));
         let before = raw.total_in();
         let status = raw.compress_vec(rest, out, flush).map_err(|_| failed)?;
-        rest = rest
-            .get((raw.total_in() - before) as usize..)
-            .unwrap_or_default();
+        rest = rest.get((raw.total_in() - before) as usize..).unwrap_or_default();
         let is_done = match flush {
             FlushCompress::Finish => status == Status::StreamEnd,
             _ => rest.is_empty(),
@@ -322,19 +254,10 @@ fn start_snappy(started: &mut bool, out: &mut Vec<u8>) {
     }
 }
 
-fn snappy_chunk(
-    encoder: &mut snap::raw::Encoder,
-    chunk: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), CompressError> {
-    let failed = CompressError {
-        codec: Compression::Snappy,
-    };
+fn snappy_chunk(encoder: &mut snap::raw::Encoder, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+    let failed = CompressError { codec: Compression::Snappy };
     let start = out.len();
-    out.resize(
-        start + size_of::<i32>() + snap::raw::max_compress_len(chunk.len()),
-        0,
-    );
+    out.resize(start + size_of::<i32>() + snap::raw::max_compress_len(chunk.len()), 0);
     let body = out.get_mut(start + size_of::<i32>()..).unwrap_or_default();
     let bytes = encoder.compress(chunk, body).map_err(|_| failed)?;
     if let Some(length) = out.get_mut(start..).and_then(|rest| rest.first_chunk_mut()) {
@@ -346,29 +269,17 @@ fn snappy_chunk(
 
 fn start_lz4(started: &mut bool, out: &mut Vec<u8>) {
     if !core::mem::replace(started, true) {
-        let descriptor = [
-            lz4::FLAG_VERSION | lz4::FLAG_INDEPENDENT,
-            LZ4_BLOCK_CODE << 4,
-        ];
+        let descriptor = [lz4::FLAG_VERSION | lz4::FLAG_INDEPENDENT, LZ4_BLOCK_CODE << 4];
         out.extend_from_slice(&lz4::MAGIC.to_le_bytes());
         out.extend_from_slice(&descriptor);
         out.push(lz4::header_checksum(&descriptor));
     }
 }
 
-fn lz4_block(
-    table: &mut CompressTable,
-    block: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), CompressError> {
-    let failed = CompressError {
-        codec: Compression::Lz4,
-    };
+fn lz4_block(table: &mut CompressTable, block: &[u8], out: &mut Vec<u8>) -> Result<(), CompressError> {
+    let failed = CompressError { codec: Compression::Lz4 };
     let start = out.len();
-    out.resize(
-        start + size_of::<u32>() + get_maximum_output_size(block.len()),
-        0,
-    );
+    out.resize(start + size_of::<u32>() + get_maximum_output_size(block.len()), 0);
     let body = out.get_mut(start + size_of::<u32>()..).unwrap_or_default();
     let compressed = compress_into_with_table(block, body, table).map_err(|_| failed)?;
     let (word, bytes) = if compressed < block.len() {

@@ -45,10 +45,7 @@ impl State {
         scratch: &mut DecompressScratch,
         bytes_max: usize,
     ) -> Result<Piece, DecompressError> {
-        let inflater = scratch.gzip.get_or_insert_with(|| Inflater {
-            raw: Decompress::new(false),
-            crc: Crc::new(),
-        });
+        let inflater = scratch.gzip.get_or_insert_with(|| Inflater { raw: Decompress::new(false), crc: Crc::new() });
         match self {
             Self::End => return Ok(Piece::End),
             Self::Start => {
@@ -70,29 +67,19 @@ impl State {
         *position += consumed;
         inflater.crc.update(out.get(..produced).unwrap_or_default());
         if status == Status::StreamEnd {
-            let crc: [u8; 4] =
-                take(input, position).ok_or_else(|| corrupt("it ends within the trailer"))?;
-            let length: [u8; 4] =
-                take(input, position).ok_or_else(|| corrupt("it ends within the trailer"))?;
+            let crc: [u8; 4] = take(input, position).ok_or_else(|| corrupt("it ends within the trailer"))?;
+            let length: [u8; 4] = take(input, position).ok_or_else(|| corrupt("it ends within the trailer"))?;
             if u32::from_le_bytes(crc) != inflater.crc.sum() {
                 return Err(corrupt("wrong CRC"));
             }
             if u32::from_le_bytes(length) != inflater.crc.amount() {
                 return Err(corrupt("wrong length"));
             }
-            *self = if *position == input.len() {
-                Self::End
-            } else {
-                Self::Start
-            };
+            *self = if *position == input.len() { Self::End } else { Self::Start };
         } else if consumed == 0 && produced == 0 {
             return Err(corrupt("it ends within a member"));
         }
-        Ok(if produced == 0 {
-            Piece::Nothing
-        } else {
-            Piece::Window(produced)
-        })
+        Ok(if produced == 0 { Piece::Nothing } else { Piece::Window(produced) })
     }
 }
 
@@ -104,8 +91,7 @@ fn skip_header(input: &[u8], mut position: usize) -> Result<usize, DecompressErr
     if magic != MAGIC {
         return Err(corrupt("no gzip header"));
     }
-    let [flags, _time @ .., _extra_flags, _system] =
-        take::<7>(input, &mut position).ok_or_else(cut)?;
+    let [flags, _time @ .., _extra_flags, _system] = take::<7>(input, &mut position).ok_or_else(cut)?;
     if flags & FLAGS_RESERVED != 0 {
         return Err(corrupt("reserved header flags"));
     }
@@ -127,16 +113,9 @@ fn skip_header(input: &[u8], mut position: usize) -> Result<usize, DecompressErr
             return Err(corrupt("wrong header CRC"));
         }
     }
-    if position > input.len() {
-        Err(cut())
-    } else {
-        Ok(position)
-    }
+    if position > input.len() { Err(cut()) } else { Ok(position) }
 }
 
 const fn corrupt(what: &'static str) -> DecompressError {
-    DecompressError::Corrupt {
-        codec: Compression::Gzip,
-        what,
-    }
+    DecompressError::Corrupt { codec: Compression::Gzip, what }
 }

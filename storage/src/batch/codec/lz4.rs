@@ -81,10 +81,7 @@ impl Frame {
                     return Err(corrupt("wrong content checksum"));
                 }
             }
-            if self
-                .content_bytes
-                .is_some_and(|promised| promised != self.produced)
-            {
+            if self.content_bytes.is_some_and(|promised| promised != self.produced) {
                 return Err(corrupt("wrong content size"));
             }
             return Ok(None);
@@ -95,9 +92,7 @@ impl Frame {
         let start = *position;
         let block = input.get(start..start + bytes).ok_or_else(cut)?;
         *position += bytes;
-        if self.has_block_checksums
-            && u32::from_le_bytes(take(input, position).ok_or_else(cut)?) != xxh32(block)
-        {
+        if self.has_block_checksums && u32::from_le_bytes(take(input, position).ok_or_else(cut)?) != xxh32(block) {
             return Err(corrupt("wrong block checksum"));
         }
         let (piece, content) = if word & STORED != 0 {
@@ -107,12 +102,8 @@ impl Frame {
                 buffer.resize(self.block_bytes_max, 0);
             }
             let out = buffer.get_mut(..self.block_bytes_max).unwrap_or_default();
-            let produced =
-                lz4_flex::block::decompress_into(block, out).map_err(|_| corrupt("bad block"))?;
-            (
-                Piece::Lz4Block(produced),
-                buffer.get(..produced).unwrap_or_default(),
-            )
+            let produced = lz4_flex::block::decompress_into(block, out).map_err(|_| corrupt("bad block"))?;
+            (Piece::Lz4Block(produced), buffer.get(..produced).unwrap_or_default())
         };
         if let Some(checksum) = &mut self.content_checksum {
             checksum.update(content);
@@ -168,8 +159,5 @@ pub(super) fn header_checksum(described: &[u8]) -> u8 {
 }
 
 const fn corrupt(what: &'static str) -> DecompressError {
-    DecompressError::Corrupt {
-        codec: Compression::Lz4,
-        what,
-    }
+    DecompressError::Corrupt { codec: Compression::Lz4, what }
 }

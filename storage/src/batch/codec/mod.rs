@@ -92,9 +92,7 @@ impl DecompressScratch {
 
 impl core::fmt::Debug for DecompressScratch {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("DecompressScratch")
-            .field("retained_bytes", &self.retained_bytes())
-            .finish()
+        f.debug_struct("DecompressScratch").field("retained_bytes", &self.retained_bytes()).finish()
     }
 }
 
@@ -135,12 +133,7 @@ enum Piece {
 impl<'a> Decompression<'a> {
     /// Starts on `input`, whose output must not exceed `bytes_max`. Resets the scratch.
     #[must_use]
-    pub fn new(
-        codec: Compression,
-        input: &'a [u8],
-        bytes_max: u64,
-        scratch: &'a mut DecompressScratch,
-    ) -> Self {
+    pub fn new(codec: Compression, input: &'a [u8], bytes_max: u64, scratch: &'a mut DecompressScratch) -> Self {
         let stream = match codec {
             Compression::None => Stream::Plain,
             Compression::Gzip => Stream::Gzip(gzip::State::default()),
@@ -153,14 +146,7 @@ impl<'a> Decompression<'a> {
                 Stream::Zstd(zstd::State::default())
             }
         };
-        Self {
-            stream,
-            input,
-            position: 0,
-            produced: 0,
-            bytes_max,
-            scratch,
-        }
+        Self { stream, input, position: 0, produced: 0, bytes_max, scratch }
     }
 
     /// Bytes put out so far.
@@ -188,35 +174,19 @@ impl<'a> Decompression<'a> {
             Stream::Plain => {
                 let bytes = bytes_max.min(self.input.len() - self.position);
                 self.position += bytes;
-                if bytes == 0 {
-                    Piece::End
-                } else {
-                    Piece::Input(self.position - bytes..self.position)
-                }
+                if bytes == 0 { Piece::End } else { Piece::Input(self.position - bytes..self.position) }
             }
-            Stream::Gzip(state) => {
-                state.step(self.input, &mut self.position, scratch, bytes_max)?
-            }
+            Stream::Gzip(state) => state.step(self.input, &mut self.position, scratch, bytes_max)?,
             Stream::Snappy(state) => {
-                match state.step(
-                    self.input,
-                    &mut self.position,
-                    scratch,
-                    bytes_max,
-                    output_left,
-                )? {
+                match state.step(self.input, &mut self.position, scratch, bytes_max, output_left)? {
                     Some(piece) => piece,
                     None => {
-                        return Err(DecompressError::TooLarge {
-                            bytes_max: self.bytes_max,
-                        });
+                        return Err(DecompressError::TooLarge { bytes_max: self.bytes_max });
                     }
                 }
             }
             Stream::Lz4(state) => state.step(self.input, &mut self.position, scratch)?,
-            Stream::Zstd(state) => {
-                state.step(self.input, &mut self.position, scratch, bytes_max)?
-            }
+            Stream::Zstd(state) => state.step(self.input, &mut self.position, scratch, bytes_max)?,
         };
         let bytes = match piece {
             Piece::Input(range) => self.input.get(range),
@@ -229,9 +199,7 @@ impl<'a> Decompression<'a> {
         .unwrap_or_default();
         self.produced += bytes.len() as u64;
         if self.produced > self.bytes_max {
-            return Err(DecompressError::TooLarge {
-                bytes_max: self.bytes_max,
-            });
+            return Err(DecompressError::TooLarge { bytes_max: self.bytes_max });
         }
         Ok(Some(bytes))
     }
@@ -272,8 +240,7 @@ fn window(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
 /// The next bytes of input for a streaming codec.
 fn input_slice(input: &[u8], position: usize) -> &[u8] {
     let rest = input.get(position..).unwrap_or_default();
-    rest.get(..rest.len().min(INPUT_BYTES_MAX))
-        .unwrap_or_default()
+    rest.get(..rest.len().min(INPUT_BYTES_MAX)).unwrap_or_default()
 }
 
 /// `N` bytes of input, moving past them.

@@ -54,11 +54,7 @@ pub(super) struct Block {
 impl State {
     pub(super) fn new(input: &[u8]) -> Self {
         // snappy-java decides the same way: sixteen bytes that start with the magic, or a bare block.
-        if input.len() >= XERIAL_HEADER_BYTES && input.starts_with(&XERIAL_MAGIC) {
-            Self::Header
-        } else {
-            Self::Bare
-        }
+        if input.len() >= XERIAL_HEADER_BYTES && input.starts_with(&XERIAL_MAGIC) { Self::Header } else { Self::Bare }
     }
 
     /// The next piece; `None` if a block's output exceeds what is left of the bound.
@@ -73,14 +69,7 @@ impl State {
         let chunk = &mut scratch.snappy_chunk;
         match self {
             Self::End => Ok(Some(Piece::End)),
-            Self::Bare => self.start(
-                input,
-                *position..input.len(),
-                position,
-                chunk,
-                output_left,
-                true,
-            ),
+            Self::Bare => self.start(input, *position..input.len(), position, chunk, output_left, true),
             Self::Header => {
                 read_xerial_header(input, position)?;
                 *self = Self::Chunks;
@@ -91,10 +80,8 @@ impl State {
                 Ok(Some(Piece::End))
             }
             Self::Chunks => {
-                let length = i32::from_be_bytes(
-                    take(input, position)
-                        .ok_or_else(|| corrupt("it ends within a chunk length"))?,
-                );
+                let length =
+                    i32::from_be_bytes(take(input, position).ok_or_else(|| corrupt("it ends within a chunk length"))?);
                 if length == XERIAL_MAGIC_AS_LENGTH {
                     *position -= size_of::<i32>();
                     *self = Self::Header;
@@ -111,11 +98,7 @@ impl State {
                 let produced = block.slice(input, chunk, bytes_max)?;
                 *position = block.elements.start;
                 if chunk.len() == block.bytes {
-                    *self = if block.is_bare {
-                        Self::End
-                    } else {
-                        Self::Chunks
-                    };
+                    *self = if block.is_bare { Self::End } else { Self::Chunks };
                 }
                 Ok(Some(Piece::SnappyChunk(produced)))
             }
@@ -146,49 +129,29 @@ impl State {
                 chunk.resize(bytes, 0);
             }
             let out = chunk.get_mut(..bytes).unwrap_or_default();
-            snap::raw::Decoder::new()
-                .decompress(block, out)
-                .map_err(|_| corrupt("bad block"))?;
+            snap::raw::Decoder::new().decompress(block, out).map_err(|_| corrupt("bad block"))?;
             *position = range.end;
             *self = after;
-            return Ok(Some(if bytes == 0 {
-                Piece::Nothing
-            } else {
-                Piece::SnappyChunk(0..bytes)
-            }));
+            return Ok(Some(if bytes == 0 { Piece::Nothing } else { Piece::SnappyChunk(0..bytes) }));
         }
         // The length was readable, so it ends in the first byte without a continuation bit.
-        let prefix = block
-            .iter()
-            .position(|byte| byte & 0x80 == 0)
-            .map_or(block.len(), |at| at + 1);
+        let prefix = block.iter().position(|byte| byte & 0x80 == 0).map_or(block.len(), |at| at + 1);
         chunk.clear();
         chunk.reserve_exact(bytes);
         *position = range.start + prefix;
-        *self = Self::Block(Block {
-            elements: *position..range.end,
-            bytes,
-            is_bare,
-        });
+        *self = Self::Block(Block { elements: *position..range.end, bytes, is_bare });
         Ok(Some(Piece::Nothing))
     }
 }
 
 impl Block {
     /// Decodes elements until about `bytes_max` more bytes are out; returns where they are.
-    fn slice(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        bytes_max: usize,
-    ) -> Result<Range<usize>, DecompressError> {
+    fn slice(&mut self, input: &[u8], out: &mut Vec<u8>, bytes_max: usize) -> Result<Range<usize>, DecompressError> {
         let start = out.len();
         let target = (start + bytes_max).min(self.bytes);
         while out.len() < target {
             let elements = input.get(self.elements.clone()).unwrap_or_default();
-            let consumed = self
-                .element(elements, out)
-                .ok_or_else(|| corrupt("bad element"))?;
+            let consumed = self.element(elements, out).ok_or_else(|| corrupt("bad element"))?;
             self.elements.start += consumed;
         }
         if out.len() == self.bytes && !self.elements.is_empty() {
@@ -220,22 +183,10 @@ impl Block {
             }
             1 => {
                 let low = *rest.first()?;
-                (
-                    4 + usize::from((tag >> 2) & 0b111),
-                    usize::from(tag >> 5) << 8 | usize::from(low),
-                    2,
-                )
+                (4 + usize::from((tag >> 2) & 0b111), usize::from(tag >> 5) << 8 | usize::from(low), 2)
             }
-            2 => (
-                1 + usize::from(tag >> 2),
-                usize::from(u16::from_le_bytes(*rest.first_chunk()?)),
-                3,
-            ),
-            _ => (
-                1 + usize::from(tag >> 2),
-                u32::from_le_bytes(*rest.first_chunk()?) as usize,
-                5,
-            ),
+            2 => (1 + usize::from(tag >> 2), usize::from(u16::from_le_bytes(*rest.first_chunk()?)), 3),
+            _ => (1 + usize::from(tag >> 2), u32::from_le_bytes(*rest.first_chunk()?) as usize, 5),
         };
         if offset == 0 || length > self.bytes - out.len() {
             return None;
@@ -268,8 +219,5 @@ fn read_xerial_header(input: &[u8], position: &mut usize) -> Result<(), Decompre
 }
 
 const fn corrupt(what: &'static str) -> DecompressError {
-    DecompressError::Corrupt {
-        codec: Compression::Snappy,
-        what,
-    }
+    DecompressError::Corrupt { codec: Compression::Snappy, what }
 }

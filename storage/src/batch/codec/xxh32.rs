@@ -21,12 +21,7 @@ pub(super) struct Xxh32 {
 impl Xxh32 {
     pub(super) const fn new() -> Self {
         Self {
-            lanes: [
-                PRIME_1.wrapping_add(PRIME_2),
-                PRIME_2,
-                0,
-                0_u32.wrapping_sub(PRIME_1),
-            ],
+            lanes: [PRIME_1.wrapping_add(PRIME_2), PRIME_2, 0, 0_u32.wrapping_sub(PRIME_1)],
             partial: [0; STRIPE_BYTES],
             partial_bytes: 0,
             total_bytes: 0,
@@ -38,10 +33,7 @@ impl Xxh32 {
         if self.partial_bytes > 0 {
             let wanted = (STRIPE_BYTES - self.partial_bytes).min(bytes.len());
             let (head, rest) = bytes.split_at(wanted);
-            if let Some(slot) = self
-                .partial
-                .get_mut(self.partial_bytes..self.partial_bytes + wanted)
-            {
+            if let Some(slot) = self.partial.get_mut(self.partial_bytes..self.partial_bytes + wanted) {
                 slot.copy_from_slice(head);
             }
             self.partial_bytes += wanted;
@@ -116,10 +108,7 @@ mod tests {
         assert_eq!(xxh32(b""), 0x02CC_5D05);
         assert_eq!(xxh32(b"a"), 0x550D_7456);
         assert_eq!(xxh32(b"abc"), 0x32D1_53FF);
-        assert_eq!(
-            xxh32(b"Nobody inspects the spammish repetition"),
-            0xE229_3B2F
-        );
+        assert_eq!(xxh32(b"Nobody inspects the spammish repetition"), 0xE229_3B2F);
     }
 
     #[test]

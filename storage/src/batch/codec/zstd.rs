@@ -84,8 +84,5 @@ impl State {
 }
 
 const fn corrupt(what: &'static str) -> DecompressError {
-    DecompressError::Corrupt {
-        codec: Compression::Zstd,
-        what,
-    }
+    DecompressError::Corrupt { codec: Compression::Zstd, what }
 }

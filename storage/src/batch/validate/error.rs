@@ -20,8 +20,6 @@ pub enum ProduceErrorKind {
     RecordListTooLarge,
     /// `INVALID_TIMESTAMP` (32).
     InvalidTimestamp,
-    /// `INVALID_TXN_STATE` (48).
-    InvalidTxnState,
     /// `UNSUPPORTED_COMPRESSION_TYPE` (76).
     UnsupportedCompressionType,
     /// `INVALID_RECORD` (87).
@@ -66,9 +64,7 @@ pub enum ProduceError {
         version: i16,
     },
     /// Another batch behind the first.
-    #[error(
-        "a produce request of version {version} must have one record batch only for each partition"
-    )]
+    #[error("a produce request of version {version} must have one record batch only for each partition")]
     SecondBatch {
         /// The request's version.
         version: i16,
@@ -146,12 +142,6 @@ pub enum ProduceError {
         /// Its sequence.
         base_sequence: Sequence,
     },
-    /// The partition is not part of a transaction of this producer.
-    #[error("the batch is transactional and no transaction of producer {producer_id} is under way")]
-    NotInTransaction {
-        /// The producer.
-        producer_id: ProducerId,
-    },
     /// The records cannot be decompressed.
     #[error(transparent)]
     Decompress(DecompressError),
@@ -177,10 +167,9 @@ impl ProduceError {
     #[must_use]
     pub fn kind(&self) -> ProduceErrorKind {
         match self {
-            Self::Length { .. }
-            | Self::UnknownMagic { .. }
-            | Self::TooShort { .. }
-            | Self::Crc { .. } => ProduceErrorKind::CorruptMessage,
+            Self::Length { .. } | Self::UnknownMagic { .. } | Self::TooShort { .. } | Self::Crc { .. } => {
+                ProduceErrorKind::CorruptMessage
+            }
             Self::NoBatch { .. }
             | Self::OldMagic { .. }
             | Self::SecondBatch { .. }
@@ -196,7 +185,6 @@ impl ProduceError {
                 ProduceErrorKind::MessageTooLarge
             }
             Self::SegmentTooSmall { .. } => ProduceErrorKind::RecordListTooLarge,
-            Self::NotInTransaction { .. } => ProduceErrorKind::InvalidTxnState,
             Self::Records(refused) => {
                 if refused.has_timestamps {
                     ProduceErrorKind::InvalidTimestamp
@@ -296,22 +284,11 @@ impl RefusedRecords {
 impl fmt::Display for RefusedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason {
-            RecordRefusal::NoKey => {
-                f.write_str("a compacted topic accepts no record without a key")
+            RecordRefusal::NoKey => f.write_str("a compacted topic accepts no record without a key"),
+            RecordRefusal::Timestamp { timestamp, earliest, latest } => {
+                write!(f, "timestamp {timestamp} is out of range, which is [{earliest}, {latest}] now")
             }
-            RecordRefusal::Timestamp {
-                timestamp,
-                earliest,
-                latest,
-            } => {
-                write!(
-                    f,
-                    "timestamp {timestamp} is out of range, which is [{earliest}, {latest}] now"
-                )
-            }
-            RecordRefusal::LogAppendTime => {
-                f.write_str("a producer must not set the timestamp type LogAppendTime")
-            }
+            RecordRefusal::LogAppendTime => f.write_str("a producer must not set the timestamp type LogAppendTime"),
         }
     }
 }
@@ -323,11 +300,7 @@ impl fmt::Display for RefusedRecords {
             let before = if place == 0 { ": " } else { "; " };
             write!(f, "{before}record {}: {record}", record.index)?;
         }
-        if self.total > 3 {
-            f.write_str("; …")
-        } else {
-            Ok(())
-        }
+        if self.total > 3 { f.write_str("; …") } else { Ok(()) }
     }
 }
 

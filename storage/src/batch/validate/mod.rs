@@ -30,8 +30,7 @@
 //! | 20 | | otherwise: the producer has not set LogAppendTime | `INVALID_TIMESTAMP` + `record_errors` |
 //! | 21 | after a [`Rewrite`](crate::batch::Rewrite) | at most `max.message.bytes` | `MESSAGE_TOO_LARGE` |
 //! | 22 | at the end | at most `segment.bytes` | `RECORD_LIST_TOO_LARGE` |
-//! | 23 | | a transactional batch belongs to a transaction ᶜ | `INVALID_TXN_STATE` |
-//! | 24 | `producers` | duplicates, epoch, sequence | see there |
+//! | 23 | `producers` | duplicates, epoch, transaction, sequence | see there |
 //!
 //! ᶜ For a client's batches only. A record that 18-20 refuse is remembered and the walk goes on, so that all of them are listed; a
 //! fault of 15-17 further on wins. If any timestamp is refused, the code is `INVALID_TIMESTAMP` for all.
@@ -56,10 +55,7 @@
 mod error;
 mod sole;
 
-pub use error::{
-    ProduceError, ProduceErrorKind, REFUSED_RECORDS_MAX, RecordRefusal, RefusedRecord,
-    RefusedRecords,
-};
+pub use error::{ProduceError, ProduceErrorKind, REFUSED_RECORDS_MAX, RecordRefusal, RefusedRecord, RefusedRecords};
 pub use sole::sole_batch;
 
 use super::codec::{DecompressScratch, TargetCodec};
@@ -94,8 +90,6 @@ pub struct ValidationRules {
     pub is_compacted: bool,
     /// `compression.type` with its level; `None` for `producer`, which keeps what the producer chose.
     pub compression: Option<TargetCodec>,
-    /// Whether a transactional batch is part of a transaction that is under way (or verified).
-    pub in_transaction: bool,
     /// Most bytes that a compressed batch may decompress to.
     pub decompressed_bytes_max: u64,
 }
@@ -112,7 +106,6 @@ impl Default for ValidationRules {
             timestamp_after_max_ms: 3_600_000,
             is_compacted: false,
             compression: None,
-            in_transaction: false,
             decompressed_bytes_max: DECOMPRESSED_BYTES_MAX_DEFAULT,
         }
     }
@@ -121,20 +114,14 @@ impl Default for ValidationRules {
 impl ValidationRules {
     pub(super) const fn check_batch_bytes(&self, bytes: usize) -> Result<(), ProduceError> {
         if bytes > self.batch_bytes_max {
-            return Err(ProduceError::BatchTooLarge {
-                bytes,
-                bytes_max: self.batch_bytes_max,
-            });
+            return Err(ProduceError::BatchTooLarge { bytes, bytes_max: self.batch_bytes_max });
         }
         Ok(())
     }
 
     pub(super) const fn check_segment_bytes(&self, bytes: usize) -> Result<(), ProduceError> {
         if bytes > self.segment_bytes_max {
-            return Err(ProduceError::SegmentTooSmall {
-                bytes,
-                bytes_max: self.segment_bytes_max,
-            });
+            return Err(ProduceError::SegmentTooSmall { bytes, bytes_max: self.segment_bytes_max });
         }
         Ok(())
     }
@@ -197,17 +184,8 @@ impl Validated {
     ) -> BatchHeader {
         let mut stamped = self.header;
         stamp::stamp_place(header, base_offset, leader_epoch);
-        stamp::stamp_time(
-            header,
-            &mut stamped,
-            self.timestamp_type,
-            self.max_timestamp,
-        );
-        BatchHeader {
-            base_offset,
-            leader_epoch,
-            ..stamped
-        }
+        stamp::stamp_time(header, &mut stamped, self.timestamp_type, self.max_timestamp);
+        BatchHeader { base_offset, leader_epoch, ..stamped }
     }
 }
 
@@ -223,11 +201,7 @@ pub struct Validation<'a> {
 
 #[derive(Debug)]
 enum Phase<'a> {
-    Crc {
-        position: usize,
-        crc: u32,
-        scratch: &'a mut DecompressScratch,
-    },
+    Crc { position: usize, crc: u32, scratch: &'a mut DecompressScratch },
     Records(RecordScan<'a>),
     Over,
 }
@@ -253,20 +227,14 @@ impl<'a> Validation<'a> {
         scratch: &'a mut DecompressScratch,
     ) -> Result<Self, ProduceError> {
         if rules.is_from_client() && batch.header.base_offset != Offset::ZERO {
-            return Err(ProduceError::BaseOffset {
-                base_offset: batch.header.base_offset.0,
-            });
+            return Err(ProduceError::BaseOffset { base_offset: batch.header.base_offset.0 });
         }
         rules.check_batch_bytes(batch.bytes.len())?;
         Ok(Self {
             batch,
             rules,
             now,
-            phase: Phase::Crc {
-                position: field::ATTRIBUTES,
-                crc: 0,
-                scratch,
-            },
+            phase: Phase::Crc { position: field::ATTRIBUTES, crc: 0, scratch },
             verdicts: Verdicts {
                 max_timestamp: Timestamp::NONE,
                 max_timestamp_delta: 0,
@@ -282,31 +250,18 @@ impl<'a> Validation<'a> {
     /// The first refusal in the order of the table; the validation is over then.
     pub fn step(&mut self, bytes_max: usize) -> Result<Option<Validated>, ProduceError> {
         match core::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Crc {
-                position,
-                crc,
-                scratch,
-            } => {
+            Phase::Crc { position, crc, scratch } => {
                 let rest = self.batch.bytes.get(position..).unwrap_or_default();
-                let slice = rest
-                    .len()
-                    .min(bytes_max.saturating_mul(CRC_BYTES_PER_STEP_BYTE));
+                let slice = rest.len().min(bytes_max.saturating_mul(CRC_BYTES_PER_STEP_BYTE));
                 let crc = crc32c::crc32c_append(crc, rest.get(..slice).unwrap_or_default());
                 if slice < rest.len() {
-                    self.phase = Phase::Crc {
-                        position: position + slice,
-                        crc,
-                        scratch,
-                    };
+                    self.phase = Phase::Crc { position: position + slice, crc, scratch };
                     return Ok(None);
                 }
                 self.check_header(crc)?;
-                let mut scan =
-                    RecordScan::new(&self.batch, self.rules.decompressed_bytes_max, scratch)?;
+                let mut scan = RecordScan::new(&self.batch, self.rules.decompressed_bytes_max, scratch)?;
                 // A batch that fits one slice is done in one call.
-                let left = bytes_max
-                    .saturating_sub(slice / CRC_BYTES_PER_STEP_BYTE)
-                    .max(1);
+                let left = bytes_max.saturating_sub(slice / CRC_BYTES_PER_STEP_BYTE).max(1);
                 let state = self.records(&mut scan, left)?;
                 self.conclude(scan, state)
             }
@@ -321,55 +276,36 @@ impl<'a> Validation<'a> {
     fn check_header(&self, computed: u32) -> Result<(), ProduceError> {
         let header = &self.batch.header;
         if computed != header.crc {
-            return Err(ProduceError::Crc {
-                stored: header.crc,
-                computed,
-            });
+            return Err(ProduceError::Crc { stored: header.crc, computed });
         }
         let attributes = header.attributes;
         if attributes.compression().is_none() {
-            return Err(ProduceError::UnknownCodec {
-                id: attributes.compression_id(),
-            });
+            return Err(ProduceError::UnknownCodec { id: attributes.compression_id() });
         }
         if !self.rules.is_from_client() {
             return Ok(());
         }
         let offsets = i64::from(header.last_offset_delta) + 1;
         if offsets <= 0 {
-            return Err(ProduceError::OffsetRange {
-                last_offset_delta: header.last_offset_delta,
-            });
+            return Err(ProduceError::OffsetRange { last_offset_delta: header.last_offset_delta });
         }
         if header.record_count <= 0 {
-            return Err(ProduceError::RecordCount {
-                count: header.record_count,
-            });
+            return Err(ProduceError::RecordCount { count: header.record_count });
         }
         if offsets != i64::from(header.record_count) {
-            return Err(ProduceError::CountMismatch {
-                offsets,
-                count: header.record_count,
-            });
+            return Err(ProduceError::CountMismatch { offsets, count: header.record_count });
         }
         if attributes.is_control() {
             return Err(ProduceError::ControlBatch);
         }
         if header.has_producer_id() && header.base_sequence.0 < 0 {
             let (producer_id, base_sequence) = (header.producer_id, header.base_sequence);
-            return Err(ProduceError::NegativeSequence {
-                producer_id,
-                base_sequence,
-            });
+            return Err(ProduceError::NegativeSequence { producer_id, base_sequence });
         }
         Ok(())
     }
 
-    fn records(
-        &mut self,
-        scan: &mut RecordScan<'a>,
-        bytes_max: usize,
-    ) -> Result<ScanState, ProduceError> {
+    fn records(&mut self, scan: &mut RecordScan<'a>, bytes_max: usize) -> Result<ScanState, ProduceError> {
         let (header, rules, now) = (&self.batch.header, self.rules, self.now);
         let verdicts = &mut self.verdicts;
         let state = scan.step(bytes_max, |facts| {
@@ -379,11 +315,7 @@ impl<'a> Validation<'a> {
         Ok(state)
     }
 
-    fn conclude(
-        &mut self,
-        scan: RecordScan<'a>,
-        state: ScanState,
-    ) -> Result<Option<Validated>, ProduceError> {
+    fn conclude(&mut self, scan: RecordScan<'a>, state: ScanState) -> Result<Option<Validated>, ProduceError> {
         match state {
             ScanState::Pending | ScanState::Stopped => {
                 self.phase = Phase::Records(scan);
@@ -400,21 +332,8 @@ impl<'a> Validation<'a> {
         if rewrite.is_none() {
             self.rules.check_segment_bytes(self.batch.bytes.len())?;
         }
-        let attributes = header.attributes;
-        if self.rules.is_from_client()
-            && attributes.is_transactional()
-            && header.has_producer_id()
-            && !self.rules.in_transaction
-        {
-            return Err(ProduceError::NotInTransaction {
-                producer_id: header.producer_id,
-            });
-        }
         let (max_timestamp, max_timestamp_delta) = match self.rules.timestamp_type {
-            TimestampType::CreateTime => (
-                self.verdicts.max_timestamp,
-                self.verdicts.max_timestamp_delta,
-            ),
+            TimestampType::CreateTime => (self.verdicts.max_timestamp, self.verdicts.max_timestamp_delta),
             TimestampType::LogAppendTime => (self.now, 0),
         };
         Ok(Some(Validated {
@@ -430,35 +349,20 @@ impl<'a> Validation<'a> {
     fn rewrite_plan(&self) -> Option<RewritePlan> {
         let attributes = self.batch.header.attributes;
         let source = attributes.compression()?;
-        let wanted = self
-            .rules
-            .compression
-            .unwrap_or(TargetCodec::default_of(source));
+        let wanted = self.rules.compression.unwrap_or(TargetCodec::default_of(source));
         // Control records keep their form, so that whoever parses them need not decompress.
-        let target = if attributes.is_control() {
-            TargetCodec::default_of(source)
-        } else {
-            wanted
-        };
+        let target = if attributes.is_control() { TargetCodec::default_of(source) } else { wanted };
         let renumber = !self.verdicts.is_in_order;
         (target.codec() != source || renumber).then_some(RewritePlan { target, renumber })
     }
 }
 
 impl Verdicts {
-    fn record(
-        &mut self,
-        facts: &RecordFacts,
-        header: &BatchHeader,
-        rules: &ValidationRules,
-        now: Timestamp,
-    ) {
+    fn record(&mut self, facts: &RecordFacts, header: &BatchHeader, rules: &ValidationRules, now: Timestamp) {
         let batch_type = header.attributes.timestamp_type();
         let timestamp = super::record::record_timestamp(header, facts.timestamp_delta);
         if let Some(reason) = refusal(facts, timestamp, batch_type, rules, now) {
-            self.refused
-                .get_or_insert_default()
-                .push(facts.index, reason);
+            self.refused.get_or_insert_default().push(facts.index, reason);
             return;
         }
         self.is_in_order &= facts.offset_delta == facts.index;
@@ -482,8 +386,7 @@ fn refusal(
     if rules.timestamp_type == TimestampType::CreateTime && timestamp != Timestamp::NONE {
         // Wrapping as in Java, so that a timestamp at the edge of the number range gets Kafka's answer.
         let age = now.0.wrapping_sub(timestamp.0);
-        let is_out = age > rules.timestamp_before_max_ms
-            || age.wrapping_neg() > rules.timestamp_after_max_ms;
+        let is_out = age > rules.timestamp_before_max_ms || age.wrapping_neg() > rules.timestamp_after_max_ms;
         return is_out.then_some(RecordRefusal::Timestamp {
             timestamp,
             earliest: Timestamp(now.0.saturating_sub(rules.timestamp_before_max_ms)),

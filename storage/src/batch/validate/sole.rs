@@ -4,9 +4,7 @@
 //! Never touches: anything behind the header.
 
 use super::ProduceError;
-use crate::batch::{
-    BatchHeader, BatchView, Compression, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2, field,
-};
+use crate::batch::{BatchHeader, BatchView, Compression, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2, field};
 
 /// The smallest length field of any format version: a version 0 record without key and value.
 const LENGTH_MIN: i32 = 14;
@@ -36,11 +34,7 @@ pub fn sole_batch(records: &[u8], version: i16) -> Result<BatchView<'_>, Produce
     if frame(records.get(bytes..).unwrap_or_default())?.is_some() {
         return Err(ProduceError::SecondBatch { version });
     }
-    Ok(BatchView {
-        header,
-        bytes: batch,
-        position: 0,
-    })
+    Ok(BatchView { header, bytes: batch, position: 0 })
 }
 
 /// Version and size of the batch that `bytes` start with; `None` if they hold no whole one.
@@ -48,10 +42,8 @@ fn frame(bytes: &[u8]) -> Result<Option<(i8, usize)>, ProduceError> {
     let Some(prefix) = bytes.first_chunk::<LENGTH_PREFIX_BYTES>() else {
         return Ok(None);
     };
-    let length = prefix
-        .get(field::LENGTH..)
-        .and_then(|tail| tail.first_chunk())
-        .map_or(0, |tail| i32::from_be_bytes(*tail));
+    let length =
+        prefix.get(field::LENGTH..).and_then(|tail| tail.first_chunk()).map_or(0, |tail| i32::from_be_bytes(*tail));
     if length < LENGTH_MIN {
         return Err(ProduceError::Length { length });
     }
