@@ -14,17 +14,11 @@ struct Bitmap {
 impl Bitmap {
     fn new(bits: usize) -> Bitmap {
         let words = bits.div_ceil(64);
-        Bitmap {
-            words: vec![0; words],
-            summary: vec![0; words.div_ceil(64)],
-        }
+        Bitmap { words: vec![0; words], summary: vec![0; words.div_ceil(64)] }
     }
 
     fn set(&mut self, bit: usize) {
-        if let (Some(word), Some(sum)) = (
-            self.words.get_mut(bit / 64),
-            self.summary.get_mut(bit / 4096),
-        ) {
+        if let (Some(word), Some(sum)) = (self.words.get_mut(bit / 64), self.summary.get_mut(bit / 4096)) {
             *word |= 1 << (bit % 64);
             *sum |= 1 << (bit / 64 % 64);
         }
@@ -46,11 +40,7 @@ impl Bitmap {
     }
 
     fn first(&self) -> Option<usize> {
-        let (group, sum) = self
-            .summary
-            .iter()
-            .enumerate()
-            .find(|(_, sum)| **sum != 0)?;
+        let (group, sum) = self.summary.iter().enumerate().find(|(_, sum)| **sum != 0)?;
         let word_index = group * 64 + sum.trailing_zeros() as usize;
         let word = self.words.get(word_index)?;
         Some(word_index * 64 + word.trailing_zeros() as usize)
@@ -67,18 +57,11 @@ impl Buddy {
     pub fn new(pages: usize) -> Buddy {
         assert!(pages > 0, "pages {pages}");
         let orders_count = pages.ilog2() as usize + 1;
-        let mut buddy = Buddy {
-            orders: (0..orders_count).map(|k| Bitmap::new(pages >> k)).collect(),
-            pages,
-        };
+        let mut buddy = Buddy { orders: (0..orders_count).map(|k| Bitmap::new(pages >> k)).collect(), pages };
         let mut page = 0;
         while page < pages {
             // The largest block that begins here: limited by alignment and by what is left.
-            let aligned = if page == 0 {
-                orders_count - 1
-            } else {
-                page.trailing_zeros() as usize
-            };
+            let aligned = if page == 0 { orders_count - 1 } else { page.trailing_zeros() as usize };
             let order = aligned.min((pages - page).ilog2() as usize);
             buddy.mark_free(page, order);
             page += 1 << order;
@@ -98,19 +81,13 @@ impl Buddy {
     }
 
     fn take_free(&mut self, page: usize, order: usize) -> bool {
-        self.orders
-            .get_mut(order)
-            .is_some_and(|bitmap| bitmap.take(page >> order))
+        self.orders.get_mut(order).is_some_and(|bitmap| bitmap.take(page >> order))
     }
 
     /// A free block's first page, or None when no block of that size is left.
     pub fn take(&mut self, order: usize) -> Option<usize> {
-        let found = (order..self.orders.len()).find_map(|k| {
-            self.orders
-                .get(k)
-                .and_then(Bitmap::first)
-                .map(|block| (block << k, k))
-        });
+        let found = (order..self.orders.len())
+            .find_map(|k| self.orders.get(k).and_then(Bitmap::first).map(|block| (block << k, k)));
         let (page, mut k) = found?;
         let was_free = self.take_free(page, k);
         assert!(was_free, "page {page} order {k} was not free");
@@ -123,11 +100,7 @@ impl Buddy {
 
     /// Gives a block back.
     pub fn give(&mut self, mut page: usize, mut order: usize) {
-        assert!(
-            page + (1 << order) <= self.pages,
-            "block {page}+2^{order} past {}",
-            self.pages
-        );
+        assert!(page + (1 << order) <= self.pages, "block {page}+2^{order} past {}", self.pages);
         while order + 1 < self.orders.len() {
             let neighbour = page ^ (1 << order);
             if neighbour + (1 << order) > self.pages || !self.take_free(neighbour, order) {
@@ -177,10 +150,7 @@ mod tests {
     #[test]
     fn the_lowest_block_is_taken_first() {
         let mut buddy = Buddy::new(64);
-        assert_eq!(
-            (buddy.take(0), buddy.take(0), buddy.take(1)),
-            (Some(0), Some(1), Some(2))
-        );
+        assert_eq!((buddy.take(0), buddy.take(0), buddy.take(1)), (Some(0), Some(1), Some(2)));
         buddy.give(0, 0);
         assert_eq!(buddy.take(0), Some(0));
     }

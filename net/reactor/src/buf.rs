@@ -70,10 +70,7 @@ impl IoVecs {
             return false;
         }
         self.bytes += piece.len();
-        self.pieces.push(libc::iovec {
-            iov_base: piece.as_ptr().cast_mut().cast(),
-            iov_len: piece.len(),
-        });
+        self.pieces.push(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
         true
     }
 
@@ -118,14 +115,7 @@ macro_rules! expose_bytes {
         }
     )* };
 }
-expose_bytes!(
-    Vec<u8>,
-    Box<[u8]>,
-    Rc<[u8]>,
-    Arc<[u8]>,
-    &'static [u8],
-    bytes::Bytes
-);
+expose_bytes!(Vec<u8>, Box<[u8]>, Rc<[u8]>, Arc<[u8]>, &'static [u8], bytes::Bytes);
 
 // SAFETY: nothing is exposed.
 unsafe impl IoBufs for () {

@@ -56,19 +56,12 @@ impl OpenHow {
 
     /// An existing file, for reading.
     pub const fn read() -> OpenHow {
-        OpenHow {
-            read: true,
-            ..OpenHow::new()
-        }
+        OpenHow { read: true, ..OpenHow::new() }
     }
 
     /// An existing file, for reading and writing.
     pub const fn write() -> OpenHow {
-        OpenHow {
-            read: true,
-            write: true,
-            ..OpenHow::new()
-        }
+        OpenHow { read: true, write: true, ..OpenHow::new() }
     }
 
     /// Also make the file when it is missing.
@@ -116,28 +109,13 @@ pub enum Durability {
 #[allow(missing_docs)]
 pub enum Op {
     /// Read at an offset.
-    Read {
-        handle: Handle,
-        buf: *mut u8,
-        len: u32,
-        offset: u64,
-    },
+    Read { handle: Handle, buf: *mut u8, len: u32, offset: u64 },
     /// Vectored write at an offset.
-    Write {
-        handle: Handle,
-        iov: *const libc::iovec,
-        iov_len: u32,
-        offset: u64,
-        durability: Durability,
-    },
+    Write { handle: Handle, iov: *const libc::iovec, iov_len: u32, offset: u64, durability: Durability },
     /// fsync, or fdatasync.
     Fsync { handle: Handle, data_only: bool },
     /// Reserve space (fallocate, mode 0: the length grows).
-    Allocate {
-        handle: Handle,
-        offset: u64,
-        len: u64,
-    },
+    Allocate { handle: Handle, offset: u64, len: u64 },
     /// Set the length.
     Truncate { handle: Handle, len: u64 },
     /// Open; the result is a handle.
@@ -145,31 +123,18 @@ pub enum Op {
     /// Close a file or socket.
     Close { handle: Handle },
     /// Rename, replacing what is there.
-    Rename {
-        from: *const c_char,
-        to: *const c_char,
-    },
+    Rename { from: *const c_char, to: *const c_char },
     /// Remove a file, or an empty directory.
-    Unlink {
-        path: *const c_char,
-        directory: bool,
-    },
+    Unlink { path: *const c_char, directory: bool },
     /// Make a directory.
     Mkdir { path: *const c_char, mode: u32 },
     /// Connect a socket made by [`Driver::socket`].
-    Connect {
-        handle: Handle,
-        addr: *const libc::sockaddr,
-        addr_len: libc::socklen_t,
-    },
+    Connect { handle: Handle, addr: *const libc::sockaddr, addr_len: libc::socklen_t },
     /// Readiness for reading (of a listener: a waiting connection), reported again and again until cancelled. A
     /// result is a mask of poll(2) bits; a completion with `more == false` ends it.
     PollReadable { handle: Handle },
     /// Vectored send of everything in the message, unless an error or the peer stops it.
-    Send {
-        handle: Handle,
-        msg: *const libc::msghdr,
-    },
+    Send { handle: Handle, msg: *const libc::msghdr },
 }
 
 /// What came of an operation.
@@ -214,6 +179,8 @@ pub trait Driver {
     unsafe fn submit(&mut self, token: OpToken, op: Op);
     /// Asks for an operation to end early. Its last completion still comes, with ECANCELED or with its true result.
     fn cancel(&mut self, token: OpToken);
+    /// The reactor is about to end and has cancelled everything: finish what can be finished without waiting.
+    fn cancel_all(&mut self) {}
     /// Appends what has completed.
     fn reap(&mut self, into: &mut Vec<Completion>);
     /// Starts everything queued, then sleeps as `wait` says. `worked` tells whether this turn did anything (polled a

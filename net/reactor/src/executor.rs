@@ -14,10 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 
-const _: () = assert!(
-    usize::BITS == 64,
-    "wakers pack executor, generation and task into one pointer"
-);
+const _: () = assert!(usize::BITS == 64, "wakers pack executor, generation and task into one pointer");
 
 const INDEX_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 24;
@@ -120,10 +117,7 @@ pub(crate) struct Executor {
 
 impl Executor {
     pub fn new(tasks_max: usize) -> Executor {
-        assert!(
-            tasks_max > 0 && tasks_max < TASKS_MAX,
-            "tasks_max {tasks_max} not below {TASKS_MAX}"
-        );
+        assert!(tasks_max > 0 && tasks_max < TASKS_MAX, "tasks_max {tasks_max} not below {TASKS_MAX}");
         let shared = Rc::new(RunQueue {
             queue: RefCell::new(VecDeque::new()),
             marks: RefCell::new(Vec::new()),
@@ -132,11 +126,7 @@ impl Executor {
         });
         let id = EXECUTORS.with(|table| {
             let mut table = table.borrow_mut();
-            assert!(
-                table.len() < EXECUTOR_MASK as usize,
-                "executors on one thread: {}",
-                table.len()
-            );
+            assert!(table.len() < EXECUTOR_MASK as usize, "executors on one thread: {}", table.len());
             loop {
                 // Ids are drawn process-wide, so that a stray waker meets a foreign executor as late as possible.
                 let id = NEXT_EXECUTOR.fetch_add(1, Ordering::Relaxed) & EXECUTOR_MASK;
@@ -167,24 +157,16 @@ impl Executor {
     /// Takes a task in, queued to run.
     pub fn spawn(&self, task: Task) -> Result<(), TasksFull> {
         if self.live.get() >= self.tasks_max {
-            return Err(TasksFull {
-                tasks_max: self.tasks_max,
-            });
+            return Err(TasksFull { tasks_max: self.tasks_max });
         }
         let mut slots = self.slots.borrow_mut();
         let mut marks = self.shared.marks.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            slots.push(TaskSlot {
-                generation: 0,
-                task: None,
-                live: false,
-            });
+            slots.push(TaskSlot { generation: 0, task: None, live: false });
             marks.push((0, false));
             (slots.len() - 1) as u32
         });
-        if let (Some(slot), Some(mark)) =
-            (slots.get_mut(index as usize), marks.get_mut(index as usize))
-        {
+        if let (Some(slot), Some(mark)) = (slots.get_mut(index as usize), marks.get_mut(index as usize)) {
             slot.generation = (slot.generation + 1) & GENERATION_MASK;
             slot.task = Some(task);
             slot.live = true;
@@ -255,10 +237,7 @@ impl Executor {
     pub fn clear(&self) {
         loop {
             let mut slots = self.slots.borrow_mut();
-            let found = slots
-                .iter_mut()
-                .enumerate()
-                .find_map(|(index, slot)| Some((index, slot.task.take()?)));
+            let found = slots.iter_mut().enumerate().find_map(|(index, slot)| Some((index, slot.task.take()?)));
             drop(slots);
             let Some((index, task)) = found else { break };
             drop(task);

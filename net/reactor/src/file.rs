@@ -23,9 +23,7 @@ pub struct File {
 
 impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("File")
-            .field("handle", &self.handle)
-            .finish()
+        f.debug_struct("File").field("handle", &self.handle).finish()
     }
 }
 
@@ -35,12 +33,7 @@ impl File {
         let handle = self.handle;
         let read = OpFuture::new(&self.reactor, buf, move |buf: &mut B, _| {
             let len = buf.room().min(READ_BYTES_MAX) as u32;
-            Op::Read {
-                handle,
-                buf: buf.start(),
-                len,
-                offset,
-            }
+            Op::Read { handle, buf: buf.start(), len, offset }
         });
         let (result, buf) = read.await;
         (count(result), buf)
@@ -48,68 +41,36 @@ impl File {
 
     /// Writes the pieces of `bufs` at `offset`. May be short: also when there are more than
     /// [`crate::IOVECS_MAX`] pieces. With [`Durability::Dsync`] what was written is on stable storage.
-    pub async fn write_at<W: IoBufs>(
-        &self,
-        bufs: W,
-        offset: u64,
-        durability: Durability,
-    ) -> (io::Result<usize>, W) {
+    pub async fn write_at<W: IoBufs>(&self, bufs: W, offset: u64, durability: Durability) -> (io::Result<usize>, W) {
         let handle = self.handle;
-        let write = OpFuture::new(
-            &self.reactor,
-            bufs,
-            move |bufs: &mut W, scratch: &mut Scratch| {
-                scratch.iovecs.clear();
-                bufs.expose(&mut scratch.iovecs);
-                let iov_len = scratch.iovecs.len() as u32;
-                Op::Write {
-                    handle,
-                    iov: scratch.iovecs.as_mut_ptr(),
-                    iov_len,
-                    offset,
-                    durability,
-                }
-            },
-        );
+        let write = OpFuture::new(&self.reactor, bufs, move |bufs: &mut W, scratch: &mut Scratch| {
+            scratch.iovecs.clear();
+            bufs.expose(&mut scratch.iovecs);
+            let iov_len = scratch.iovecs.len() as u32;
+            Op::Write { handle, iov: scratch.iovecs.as_mut_ptr(), iov_len, offset, durability }
+        });
         let (result, bufs) = write.await;
         (count(result), bufs)
     }
 
     /// Data and metadata of this file to stable storage.
     pub async fn fsync(&self) -> io::Result<()> {
-        self.plain(Op::Fsync {
-            handle: self.handle,
-            data_only: false,
-        })
-        .await
+        self.plain(Op::Fsync { handle: self.handle, data_only: false }).await
     }
 
     /// Data, and what of the metadata is needed to read it, to stable storage.
     pub async fn fdatasync(&self) -> io::Result<()> {
-        self.plain(Op::Fsync {
-            handle: self.handle,
-            data_only: true,
-        })
-        .await
+        self.plain(Op::Fsync { handle: self.handle, data_only: true }).await
     }
 
     /// Sets the length. Below kernel 6.9 this blocks the core for as long as ftruncate(2) takes.
     pub async fn truncate(&self, len: u64) -> io::Result<()> {
-        self.plain(Op::Truncate {
-            handle: self.handle,
-            len,
-        })
-        .await
+        self.plain(Op::Truncate { handle: self.handle, len }).await
     }
 
     /// Reserves space (fallocate(2), mode 0: the length grows if needed).
     pub async fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.plain(Op::Allocate {
-            handle: self.handle,
-            offset,
-            len,
-        })
-        .await
+        self.plain(Op::Allocate { handle: self.handle, offset, len }).await
     }
 
     /// The length now.
@@ -181,10 +142,7 @@ fn c_path(path: &Path, into: &mut Vec<u8>) {
 
 fn checked(path: &Path) -> io::Result<&Path> {
     if path.as_os_str().as_bytes().contains(&0) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a path with a zero byte",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a path with a zero byte"));
     }
     Ok(path)
 }
@@ -195,34 +153,21 @@ impl Reactor {
         let path = checked(path)?.to_path_buf();
         let open = OpFuture::new(self, path, move |path: &mut _, scratch: &mut Scratch| {
             c_path(path, &mut scratch.path);
-            Op::Open {
-                path: scratch.path.as_ptr().cast(),
-                how,
-            }
+            Op::Open { path: scratch.path.as_ptr().cast(), how }
         });
         let (result, _) = open.yielding_handle().await;
         count(result)?;
-        Ok(File {
-            reactor: self.clone(),
-            handle: Handle(result),
-        })
+        Ok(File { reactor: self.clone(), handle: Handle(result) })
     }
 
     /// Renames, replacing a file of the new name. Durable after [`Reactor::sync_dir`] of the folders.
     pub async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let paths = (checked(from)?.to_path_buf(), checked(to)?.to_path_buf());
-        let rename = OpFuture::new(
-            self,
-            paths,
-            |(from, to): &mut (_, _), scratch: &mut Scratch| {
-                c_path(from, &mut scratch.path);
-                c_path(to, &mut scratch.path_to);
-                Op::Rename {
-                    from: scratch.path.as_ptr().cast(),
-                    to: scratch.path_to.as_ptr().cast(),
-                }
-            },
-        );
+        let rename = OpFuture::new(self, paths, |(from, to): &mut (_, _), scratch: &mut Scratch| {
+            c_path(from, &mut scratch.path);
+            c_path(to, &mut scratch.path_to);
+            Op::Rename { from: scratch.path.as_ptr().cast(), to: scratch.path_to.as_ptr().cast() }
+        });
         let (result, _) = rename.await;
         count(result).map(drop)
     }
@@ -241,10 +186,7 @@ impl Reactor {
         let path = checked(path)?.to_path_buf();
         let remove = OpFuture::new(self, path, move |path: &mut _, scratch: &mut Scratch| {
             c_path(path, &mut scratch.path);
-            Op::Unlink {
-                path: scratch.path.as_ptr().cast(),
-                directory,
-            }
+            Op::Unlink { path: scratch.path.as_ptr().cast(), directory }
         });
         let (result, _) = remove.await;
         count(result).map(drop)
@@ -255,10 +197,7 @@ impl Reactor {
         let path = checked(path)?.to_path_buf();
         let mkdir = OpFuture::new(self, path, |path: &mut _, scratch: &mut Scratch| {
             c_path(path, &mut scratch.path);
-            Op::Mkdir {
-                path: scratch.path.as_ptr().cast(),
-                mode: 0o755,
-            }
+            Op::Mkdir { path: scratch.path.as_ptr().cast(), mode: 0o755 }
         });
         let (result, _) = mkdir.await;
         count(result).map(drop)

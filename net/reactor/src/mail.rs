@@ -61,10 +61,7 @@ pub struct MailFull<M> {
 
 impl<M> std::fmt::Debug for MailFull<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MailFull")
-            .field("to", &self.to)
-            .field("capacity", &self.capacity)
-            .finish_non_exhaustive()
+        f.debug_struct("MailFull").field("to", &self.to).field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
 
@@ -98,19 +95,9 @@ pub struct MailPort<M> {
 /// Makes a port for each of `shards` threads; every ordered pair can hold `capacity_per_pair` messages. Memory is
 /// `shards² × capacity × size of M`, taken here.
 pub fn mail_mesh<M: Send>(shards: usize, capacity_per_pair: usize) -> Vec<MailPort<M>> {
-    assert!(
-        shards > 0 && shards <= usize::from(u16::MAX),
-        "shards {shards}"
-    );
-    assert!(
-        capacity_per_pair > 0,
-        "capacity_per_pair {capacity_per_pair}"
-    );
-    let peer = |_| Peer {
-        parked: AtomicI64::new(AWAKE),
-        thread: OnceLock::new(),
-        remote: OnceLock::new(),
-    };
+    assert!(shards > 0 && shards <= usize::from(u16::MAX), "shards {shards}");
+    assert!(capacity_per_pair > 0, "capacity_per_pair {capacity_per_pair}");
+    let peer = |_| Peer { parked: AtomicI64::new(AWAKE), thread: OnceLock::new(), remote: OnceLock::new() };
     let peers: Arc<[Peer]> = (0..shards).map(peer).collect();
     let mut ports: Vec<MailPort<M>> = (0..shards)
         .map(|id| MailPort {
@@ -156,11 +143,7 @@ impl<M> MailPort<M> {
     pub fn send(&mut self, to: ShardId, message: M) -> Result<(), MailFull<M>> {
         let shards = self.to.len();
         assert!(to.index() < shards, "mail to shard {to} of {shards}");
-        let full = |message| MailFull {
-            message,
-            to,
-            capacity: self.capacity,
-        };
+        let full = |message| MailFull { message, to, capacity: self.capacity };
         let Some(ring) = self.to.get_mut(to.index()) else {
             return Err(full(message));
         };
@@ -218,10 +201,7 @@ impl<M> MailPort<M> {
         }
         fence(Ordering::SeqCst);
         for ((shard, mailed), peer) in self.mailed.iter_mut().enumerate().zip(self.peers.iter()) {
-            if !std::mem::take(mailed)
-                || shard == self.id.index()
-                || peer.parked.load(Ordering::Relaxed) == AWAKE
-            {
+            if !std::mem::take(mailed) || shard == self.id.index() || peer.parked.load(Ordering::Relaxed) == AWAKE {
                 continue;
             }
             match peer.parked.swap(AWAKE, Ordering::AcqRel) {
@@ -305,9 +285,7 @@ mod tests {
         let mut ports = mail_mesh::<u32>(3, 4);
         for sender in 1..3u32 {
             for n in 0..3 {
-                ports[sender as usize]
-                    .send(ShardId(0), sender * 10 + n)
-                    .unwrap();
+                ports[sender as usize].send(ShardId(0), sender * 10 + n).unwrap();
             }
         }
         assert!(ports[0].has_mail());

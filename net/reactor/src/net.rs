@@ -77,9 +77,7 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<(RawConn, SocketAddr)> {
         loop {
             match self.try_accept() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.readable().await?
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.readable().await?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,
             }
@@ -88,13 +86,7 @@ impl Listener {
 
     /// A connection that waits already; WouldBlock when none does.
     pub fn try_accept(&self) -> io::Result<(RawConn, SocketAddr)> {
-        let accepted = self
-            .socket
-            .reactor
-            .0
-            .driver
-            .borrow_mut()
-            .try_accept(self.socket.handle);
+        let accepted = self.socket.reactor.0.driver.borrow_mut().try_accept(self.socket.handle);
         if let Err(error) = &accepted
             && error.kind() == io::ErrorKind::WouldBlock
         {
@@ -125,13 +117,7 @@ impl Stream {
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         let asked = buf.len();
         let received = loop {
-            let received = self
-                .socket
-                .reactor
-                .0
-                .driver
-                .borrow_mut()
-                .try_recv(self.socket.handle, buf);
+            let received = self.socket.reactor.0.driver.borrow_mut().try_recv(self.socket.handle, buf);
             match received {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
@@ -140,9 +126,7 @@ impl Stream {
         match &received {
             // Fewer bytes than asked for: the socket is empty now (or at its end, which stays readable).
             Ok(got) if *got < asked && *got > 0 => self.socket.readiness.seen_empty(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.socket.readiness.seen_empty()
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket.readiness.seen_empty(),
             Ok(_) | Err(_) => {}
         }
         received
@@ -153,34 +137,22 @@ impl Stream {
     /// send at a time keeps the bytes in order. Dropping the future may leave a part sent: close the connection then.
     pub async fn send<W: IoBufs>(&self, bufs: W) -> (io::Result<usize>, W) {
         let handle = self.socket.handle;
-        let send = OpFuture::new(
-            &self.socket.reactor,
-            bufs,
-            move |bufs: &mut W, scratch: &mut Scratch| {
-                scratch.iovecs.clear();
-                bufs.expose(&mut scratch.iovecs);
-                scratch.msg.msg_name = std::ptr::null_mut();
-                scratch.msg.msg_namelen = 0;
-                scratch.msg.msg_iovlen = scratch.iovecs.len() as _;
-                scratch.msg.msg_iov = scratch.iovecs.as_mut_ptr();
-                Op::Send {
-                    handle,
-                    msg: &raw const scratch.msg,
-                }
-            },
-        );
+        let send = OpFuture::new(&self.socket.reactor, bufs, move |bufs: &mut W, scratch: &mut Scratch| {
+            scratch.iovecs.clear();
+            bufs.expose(&mut scratch.iovecs);
+            scratch.msg.msg_name = std::ptr::null_mut();
+            scratch.msg.msg_namelen = 0;
+            scratch.msg.msg_iovlen = scratch.iovecs.len() as _;
+            scratch.msg.msg_iov = scratch.iovecs.as_mut_ptr();
+            Op::Send { handle, msg: &raw const scratch.msg }
+        });
         let (result, bufs) = send.await;
         (count(result), bufs)
     }
 
     /// Ends both directions: pending operations of either side see the end or an error.
     pub fn shutdown(&self) {
-        self.socket
-            .reactor
-            .0
-            .driver
-            .borrow_mut()
-            .shutdown(self.socket.handle);
+        self.socket.reactor.0.driver.borrow_mut().shutdown(self.socket.handle);
     }
 
     /// The other side's address.
@@ -190,12 +162,7 @@ impl Stream {
 
     /// Own address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket
-            .reactor
-            .0
-            .driver
-            .borrow_mut()
-            .local_addr(self.socket.handle)
+        self.socket.reactor.0.driver.borrow_mut().local_addr(self.socket.handle)
     }
 
     /// The descriptor (in the simulation: its number there).
@@ -212,11 +179,7 @@ struct Socket {
 
 impl Socket {
     fn new(reactor: &Reactor, handle: Handle) -> Socket {
-        Socket {
-            reactor: reactor.clone(),
-            handle,
-            readiness: Rc::default(),
-        }
+        Socket { reactor: reactor.clone(), handle, readiness: Rc::default() }
     }
 
     async fn readable(&self) -> io::Result<()> {
@@ -234,18 +197,13 @@ impl Drop for Socket {
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener")
-            .field("local", &self.local)
-            .finish()
+        f.debug_struct("Listener").field("local", &self.local).finish()
     }
 }
 
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream")
-            .field("handle", &self.socket.handle)
-            .field("peer", &self.peer)
-            .finish()
+        f.debug_struct("Stream").field("handle", &self.socket.handle).field("peer", &self.peer).finish()
     }
 }
 
@@ -257,10 +215,7 @@ impl Reactor {
         let local = driver.local_addr(handle);
         drop(driver);
         let socket = Socket::new(self, handle);
-        Ok(Listener {
-            socket,
-            local: local?,
-        })
+        Ok(Listener { socket, local: local? })
     }
 
     /// Makes a connection accepted here or on another core a stream of this one.
@@ -271,28 +226,17 @@ impl Reactor {
         let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
         let peer = driver.peer_addr(handle).unwrap_or(nowhere);
         drop(driver);
-        Stream {
-            socket: Socket::new(self, handle),
-            peer,
-        }
+        Stream { socket: Socket::new(self, handle), peer }
     }
 
     /// Connects to a listener.
     pub async fn connect(&self, addr: SocketAddr) -> io::Result<Stream> {
         let handle = self.0.driver.borrow_mut().socket(addr)?;
         let socket = Socket::new(self, handle);
-        let connect = OpFuture::new(
-            self,
-            addr,
-            move |addr: &mut SocketAddr, scratch: &mut Scratch| {
-                let addr_len = put_addr(*addr, &mut scratch.addr);
-                Op::Connect {
-                    handle,
-                    addr: (&raw const scratch.addr).cast(),
-                    addr_len,
-                }
-            },
-        );
+        let connect = OpFuture::new(self, addr, move |addr: &mut SocketAddr, scratch: &mut Scratch| {
+            let addr_len = put_addr(*addr, &mut scratch.addr);
+            Op::Connect { handle, addr: (&raw const scratch.addr).cast(), addr_len }
+        });
         let (result, peer) = connect.await;
         count(result)?;
         Ok(Stream { socket, peer })
@@ -302,8 +246,7 @@ impl Reactor {
 /// Writes an address as the kernel wants it; its length.
 pub(crate) fn put_addr(addr: SocketAddr, into: &mut libc::sockaddr_storage) -> libc::socklen_t {
     // SAFETY: all zeroes is a valid value of these C structures.
-    let (mut v4, mut v6): (libc::sockaddr_in, libc::sockaddr_in6) =
-        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    let (mut v4, mut v6): (libc::sockaddr_in, libc::sockaddr_in6) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
     match addr {
         SocketAddr::V4(addr) => {
             v4.sin_family = libc::AF_INET as libc::sa_family_t;
@@ -333,27 +276,16 @@ pub(crate) fn get_addr(from: &libc::sockaddr_storage) -> io::Result<SocketAddr> 
         libc::AF_INET => {
             // SAFETY: the family says that it is one; the storage is large enough and aligned.
             let v4 = unsafe { (&raw const *from).cast::<libc::sockaddr_in>().read() };
-            Ok(SocketAddr::new(
-                IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()),
-                u16::from_be(v4.sin_port),
-            ))
+            Ok(SocketAddr::new(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()), u16::from_be(v4.sin_port)))
         }
         libc::AF_INET6 => {
             // SAFETY: as above.
             let v6 = unsafe { (&raw const *from).cast::<libc::sockaddr_in6>().read() };
             let ip = std::net::Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);
-            Ok(SocketAddr::V6(std::net::SocketAddrV6::new(
-                ip,
-                port,
-                v6.sin6_flowinfo,
-                v6.sin6_scope_id,
-            )))
+            Ok(SocketAddr::V6(std::net::SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id)))
         }
-        family => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            format!("address family {family}"),
-        )),
+        family => Err(io::Error::new(io::ErrorKind::Unsupported, format!("address family {family}"))),
     }
 }
 

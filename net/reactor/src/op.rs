@@ -41,13 +41,7 @@ impl Scratch {
     fn new() -> Box<Scratch> {
         // SAFETY: both are plain C structures for which all zeroes is a valid value.
         let (msg, addr) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        Box::new(Scratch {
-            iovecs: IoVecs::default(),
-            msg,
-            addr,
-            path: Vec::new(),
-            path_to: Vec::new(),
-        })
+        Box::new(Scratch { iovecs: IoVecs::default(), msg, addr, path: Vec::new(), path_to: Vec::new() })
     }
 }
 
@@ -55,10 +49,7 @@ enum SlotState {
     Free,
     Waiting(Option<Waker>),
     Done(i32),
-    Orphan {
-        lent: Option<Box<dyn Any>>,
-        yields_handle: bool,
-    },
+    Orphan { lent: Option<Box<dyn Any>>, yields_handle: bool },
     Ready(Rc<Readiness>),
 }
 
@@ -146,11 +137,7 @@ impl OpTable {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.slots_max => {
-                self.slots.push(Slot {
-                    generation: 0,
-                    state: SlotState::Free,
-                    scratch: Some(Scratch::new()),
-                });
+                self.slots.push(Slot { generation: 0, state: SlotState::Free, scratch: Some(Scratch::new()) });
                 (self.slots.len() - 1) as u32
             }
             None => return None,
@@ -173,10 +160,7 @@ impl OpTable {
     pub fn begin_detached(&mut self, readiness: Option<Rc<Readiness>>) -> Option<OpToken> {
         let state = match readiness {
             Some(readiness) => SlotState::Ready(readiness),
-            None => SlotState::Orphan {
-                lent: None,
-                yields_handle: false,
-            },
+            None => SlotState::Orphan { lent: None, yields_handle: false },
         };
         let orphan = matches!(state, SlotState::Orphan { .. });
         let (token, scratch) = self.begin(state)?;
@@ -186,9 +170,7 @@ impl OpTable {
     }
 
     fn slot_mut(&mut self, token: OpToken) -> Option<&mut Slot> {
-        self.slots
-            .get_mut(token.index())
-            .filter(|slot| slot.generation == token.generation())
+        self.slots.get_mut(token.index()).filter(|slot| slot.generation == token.generation())
     }
 
     fn release(&mut self, token: OpToken) {
@@ -206,31 +188,18 @@ impl OpTable {
 
     /// Takes note of a completion.
     pub fn complete(&mut self, completion: Completion) -> Effect {
-        let Completion {
-            token,
-            result,
-            more,
-        } = completion;
+        let Completion { token, result, more } = completion;
         let Some(slot) = self.slot_mut(token) else {
             // A driver must not report a token twice after its last completion.
-            tracing::error!(
-                token = token.0,
-                result,
-                "completion for an operation that is not in flight"
-            );
+            tracing::error!(token = token.0, result, "completion for an operation that is not in flight");
             return Effect::Nothing;
         };
         if more {
             return match &slot.state {
-                SlotState::Ready(readiness) => Effect::Ready {
-                    readiness: Rc::clone(readiness),
-                    result,
-                    more,
-                },
-                SlotState::Free
-                | SlotState::Waiting(_)
-                | SlotState::Done(_)
-                | SlotState::Orphan { .. } => Effect::Nothing,
+                SlotState::Ready(readiness) => Effect::Ready { readiness: Rc::clone(readiness), result, more },
+                SlotState::Free | SlotState::Waiting(_) | SlotState::Done(_) | SlotState::Orphan { .. } => {
+                    Effect::Nothing
+                }
             };
         }
         match std::mem::replace(&mut slot.state, SlotState::Free) {
@@ -239,10 +208,7 @@ impl OpTable {
                 self.in_flight -= 1;
                 waker.map_or(Effect::Nothing, Effect::Wake)
             }
-            SlotState::Orphan {
-                lent,
-                yields_handle,
-            } => {
+            SlotState::Orphan { lent, yields_handle } => {
                 self.in_flight -= 1;
                 self.orphans -= 1;
                 self.release(token);
@@ -252,19 +218,11 @@ impl OpTable {
             SlotState::Ready(readiness) => {
                 self.in_flight -= 1;
                 self.release(token);
-                Effect::Ready {
-                    readiness,
-                    result,
-                    more,
-                }
+                Effect::Ready { readiness, result, more }
             }
             state @ (SlotState::Free | SlotState::Done(_)) => {
                 slot.state = state;
-                tracing::error!(
-                    token = token.0,
-                    result,
-                    "second completion of one operation"
-                );
+                tracing::error!(token = token.0, result, "second completion of one operation");
                 Effect::Nothing
             }
         }
@@ -292,12 +250,7 @@ impl OpTable {
 
     /// The future is gone. True: still in flight, its buffers are parked and it wants cancelling. False: it was done
     /// already; the buffers come back, with the result.
-    fn abandon(
-        &mut self,
-        token: OpToken,
-        lent: Box<dyn Any>,
-        yields_handle: bool,
-    ) -> Result<(), (Box<dyn Any>, i32)> {
+    fn abandon(&mut self, token: OpToken, lent: Box<dyn Any>, yields_handle: bool) -> Result<(), (Box<dyn Any>, i32)> {
         let Some(slot) = self.slot_mut(token) else {
             return Err((lent, -libc::ECANCELED));
         };
@@ -307,27 +260,20 @@ impl OpTable {
                 Err((lent, result))
             }
             SlotState::Waiting(_) => {
-                slot.state = SlotState::Orphan {
-                    lent: Some(lent),
-                    yields_handle,
-                };
+                slot.state = SlotState::Orphan { lent: Some(lent), yields_handle };
                 self.orphans += 1;
                 Ok(())
             }
-            SlotState::Free | SlotState::Orphan { .. } | SlotState::Ready(_) => {
-                Err((lent, -libc::ECANCELED))
-            }
+            SlotState::Free | SlotState::Orphan { .. } | SlotState::Ready(_) => Err((lent, -libc::ECANCELED)),
         }
     }
 
-    /// Tokens of everything in flight, for the shutdown.
-    pub fn tokens_in_flight(&self) -> Vec<OpToken> {
-        let busy = |state: &SlotState| !matches!(state, SlotState::Free | SlotState::Done(_));
-        let slots = self.slots.iter().enumerate();
-        slots
-            .filter(|(_, s)| busy(&s.state))
-            .map(|(i, s)| OpToken::new(i as u32, s.generation))
-            .collect()
+    /// Tokens of what is in flight and not yet cancelled, for the shutdown. Detached closes are left to finish: a
+    /// cancelled one might leave its descriptor open.
+    pub fn tokens_to_cancel(&self) -> Vec<OpToken> {
+        let wanted = |slot: &Slot| matches!(slot.state, SlotState::Waiting(_) | SlotState::Ready(_));
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| wanted(slot));
+        slots.map(|(index, slot)| OpToken::new(index as u32, slot.generation)).collect()
     }
 }
 
@@ -413,13 +359,7 @@ where
                     }
                 }
                 Stage::InFlight(token) => {
-                    let Some(result) = self
-                        .reactor
-                        .0
-                        .ops
-                        .borrow_mut()
-                        .take_result(token, cx.waker())
-                    else {
+                    let Some(result) = self.reactor.0.ops.borrow_mut().take_result(token, cx.waker()) else {
                         return Poll::Pending;
                     };
                     self.reactor.0.wake_starved();
@@ -446,10 +386,7 @@ impl<D: 'static, F> Drop for OpFuture<D, F> {
         };
         let Some(lent) = self.lent.take() else { return };
         let inner = &self.reactor.0;
-        let abandoned = inner
-            .ops
-            .borrow_mut()
-            .abandon(token, Box::new(lent), self.yields_handle);
+        let abandoned = inner.ops.borrow_mut().abandon(token, Box::new(lent), self.yields_handle);
         match abandoned {
             Ok(()) => inner.driver.borrow_mut().cancel(token),
             Err((lent, result)) => {

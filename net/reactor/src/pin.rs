@@ -8,11 +8,8 @@ pub struct CoreId(pub usize);
 
 /// The cores this process may run on, in order.
 pub fn available_cores() -> Vec<CoreId> {
-    let mut cores: Vec<CoreId> = core_affinity::get_core_ids()
-        .unwrap_or_default()
-        .into_iter()
-        .map(|core| CoreId(core.id))
-        .collect();
+    let mut cores: Vec<CoreId> =
+        core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| CoreId(core.id)).collect();
     cores.sort_unstable();
     cores
 }

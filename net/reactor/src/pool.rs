@@ -119,15 +119,7 @@ impl Region {
         let base = unsafe { mapping.cast::<u8>().add(padding) };
         // SAFETY: advice about our own mapping. A kernel without transparent huge pages refuses: then small ones.
         let huge = unsafe { libc::madvise(base.as_ptr().cast(), budget, libc::MADV_HUGEPAGE) } == 0;
-        Some((
-            Region {
-                base,
-                mapping,
-                mapping_bytes,
-                free: Buddy::new(budget / BUFFER_ALIGN),
-            },
-            huge,
-        ))
+        Some((Region { base, mapping, mapping_bytes, free: Buddy::new(budget / BUFFER_ALIGN) }, huge))
     }
 }
 
@@ -162,19 +154,9 @@ impl Home {
         let mut head = self.returned.load(Ordering::Relaxed);
         loop {
             // SAFETY: the buffer is at least 4 KiB, aligned, and nobody else's until it is published below.
-            unsafe {
-                block.write(Returned {
-                    next: head,
-                    capacity,
-                })
-            };
+            unsafe { block.write(Returned { next: head, capacity }) };
             // Taking takes the whole stack, so a head seen twice is no danger.
-            match self.returned.compare_exchange_weak(
-                head,
-                block.as_ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
+            match self.returned.compare_exchange_weak(head, block.as_ptr(), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -188,10 +170,7 @@ impl Local {
             return;
         };
         let offset = at.as_ptr().addr() - region.base.as_ptr().addr();
-        region.free.give(
-            offset / BUFFER_ALIGN,
-            Buddy::order_for(capacity / BUFFER_ALIGN),
-        );
+        region.free.give(offset / BUFFER_ALIGN, Buddy::order_for(capacity / BUFFER_ALIGN));
         self.in_use -= capacity;
     }
 }
@@ -204,24 +183,13 @@ impl BufferPool {
             thread: this_thread().unwrap_or(0),
             budget,
             returned: AtomicPtr::new(std::ptr::null_mut()),
-            local: UnsafeCell::new(Local {
-                region: None,
-                in_use: 0,
-                huge: false,
-            }),
+            local: UnsafeCell::new(Local { region: None, in_use: 0, huge: false }),
         };
-        BufferPool {
-            home: Arc::new(home),
-            not_send: std::marker::PhantomData,
-        }
+        BufferPool { home: Arc::new(home), not_send: std::marker::PhantomData }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Local) -> T) -> T {
-        assert!(
-            self.home.is_home(),
-            "a pool is used on its own thread {}",
-            self.home.thread
-        );
+        assert!(self.home.is_home(), "a pool is used on its own thread {}", self.home.thread);
         // SAFETY: on the home thread (just asserted); `f` is ours and does not come back here.
         let local = unsafe { self.home.local() };
         self.home.collect(local);
@@ -255,17 +223,8 @@ impl BufferPool {
             Ok((unsafe { region.base.add(page * BUFFER_ALIGN) }, capacity))
         });
         match taken {
-            Ok((at, capacity)) => Ok(AlignedBuf {
-                at,
-                len: bytes,
-                capacity,
-                home: Arc::clone(&self.home),
-            }),
-            Err(in_use) => Err(PoolExhausted {
-                wanted: bytes,
-                in_use,
-                budget,
-            }),
+            Ok((at, capacity)) => Ok(AlignedBuf { at, len: bytes, capacity, home: Arc::clone(&self.home) }),
+            Err(in_use) => Err(PoolExhausted { wanted: bytes, in_use, budget }),
         }
     }
 
@@ -326,11 +285,7 @@ impl AlignedBuf {
 
     /// Shows the first `len` bytes. Asserts that there are that many.
     pub fn set_len(&mut self, len: usize) {
-        assert!(
-            len <= self.capacity,
-            "length {len} past capacity {}",
-            self.capacity
-        );
+        assert!(len <= self.capacity, "length {len} past capacity {}", self.capacity);
         self.len = len;
     }
 }
@@ -352,10 +307,7 @@ impl DerefMut for AlignedBuf {
 
 impl std::fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AlignedBuf")
-            .field("len", &self.len)
-            .field("capacity", &self.capacity)
-            .finish()
+        f.debug_struct("AlignedBuf").field("len", &self.len).field("capacity", &self.capacity).finish()
     }
 }
 
@@ -409,14 +361,7 @@ mod tests {
     fn an_exhausted_pool_says_so_and_recovers() {
         let pool = BufferPool::new(16 * 4096);
         let held: Vec<AlignedBuf> = (0..16).map(|_| pool.take(4096).unwrap()).collect();
-        assert_eq!(
-            pool.take(1).unwrap_err(),
-            PoolExhausted {
-                wanted: 1,
-                in_use: 65536,
-                budget: 65536
-            }
-        );
+        assert_eq!(pool.take(1).unwrap_err(), PoolExhausted { wanted: 1, in_use: 65536, budget: 65536 });
         drop(held);
         assert_eq!(pool.take(65536).unwrap().capacity(), 65536);
         assert_eq!(pool.take(65537).unwrap_err().wanted, 65537);
@@ -446,8 +391,6 @@ mod tests {
         let mut buf = pool.take(8192).unwrap();
         drop(pool);
         buf.fill(1);
-        std::thread::spawn(move || assert!(buf.iter().all(|b| *b == 1)))
-            .join()
-            .unwrap();
+        std::thread::spawn(move || assert!(buf.iter().all(|b| *b == 1))).join().unwrap();
     }
 }

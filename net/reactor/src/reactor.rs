@@ -222,11 +222,7 @@ impl Reactor {
             match effect {
                 Effect::Nothing => {}
                 Effect::Wake(waker) => waker.wake(),
-                Effect::Ready {
-                    readiness,
-                    result,
-                    more,
-                } => {
+                Effect::Ready { readiness, result, more } => {
                     readiness.report(result, more);
                     if !more {
                         inner.wake_starved();
@@ -258,16 +254,11 @@ impl Reactor {
     /// Runs queued tasks, first come, first served, up to the turn's bound.
     pub fn run_tasks(&self) {
         let inner = &*self.0;
-        let guard = if inner.simulated {
-            PanicGuard::Propagate
-        } else {
-            PanicGuard::Abort
-        };
+        let guard = if inner.simulated { PanicGuard::Propagate } else { PanicGuard::Abort };
         let ran = inner.executor.run(inner.limits.polls_per_turn_max, guard);
         if ran.polled > 0 {
             inner.worked.set(true);
-            let cut =
-                ran.polled >= inner.limits.polls_per_turn_max && inner.executor.has_runnable();
+            let cut = ran.polled >= inner.limits.polls_per_turn_max && inner.executor.has_runnable();
             inner.tally(|c| {
                 c.polls += ran.polled as u64;
                 c.turns_cut += u64::from(cut);
@@ -283,10 +274,7 @@ impl Reactor {
         let deadline = inner.timers.borrow().next_deadline();
         let mut driver = inner.driver.borrow_mut();
         let turn_end = driver.now();
-        inner
-            .stalls
-            .borrow_mut()
-            .record(turn_end.saturating_since(self.now()));
+        inner.stalls.borrow_mut().record(turn_end.saturating_since(self.now()));
 
         if inner.executor.has_runnable() || mail.has_mail() || deadline <= turn_end {
             return driver.park(Wait::Poll, true);
@@ -391,10 +379,7 @@ impl Reactor {
 
     /// Closes without waiting.
     pub(crate) fn close(&self, handle: Handle) {
-        if self
-            .begin_detached(None, Op::Close { handle }, None)
-            .is_none()
-        {
+        if self.begin_detached(None, Op::Close { handle }, None).is_none() {
             self.0.driver.borrow_mut().close_now(handle);
         }
     }
@@ -426,12 +411,12 @@ impl Reactor {
 
 /// Cancels everything in flight and waits for it to end.
 fn drain(inner: &Inner) {
-    let tokens = inner.ops.borrow().tokens_in_flight();
+    let tokens = inner.ops.borrow().tokens_to_cancel();
     let mut driver = inner.driver.borrow_mut();
-    // Closes are left to finish: cancelled ones might leave a descriptor open.
     for token in tokens {
         driver.cancel(token);
     }
+    driver.cancel_all();
     let give_up = driver.now() + SHUTDOWN_WAIT;
     drop(driver);
     let mut completions = Vec::new();
@@ -445,11 +430,7 @@ fn drain(inner: &Inner) {
             match effect {
                 Effect::Nothing => {}
                 Effect::Wake(waker) => waker.wake(),
-                Effect::Ready {
-                    readiness,
-                    result,
-                    more,
-                } => readiness.report(result, more),
+                Effect::Ready { readiness, result, more } => readiness.report(result, more),
                 Effect::Release { lent, close } => {
                     drop(lent);
                     if let Some(handle) = close {
@@ -468,10 +449,7 @@ impl Drop for Inner {
         let held = self.ops.borrow().in_flight();
         if held > 0 {
             // The kernel may still write into what it was lent: better lost than reused.
-            tracing::error!(
-                held,
-                "operations did not end in time: leaking their buffers"
-            );
+            tracing::error!(held, "operations did not end in time: leaking their buffers");
             std::mem::forget(self.ops.replace(OpTable::new(1)));
         }
     }

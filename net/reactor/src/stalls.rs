@@ -20,10 +20,7 @@ impl Stalls {
         // Two digits, fixed bounds: about 30 KiB, and recording never allocates.
         let turns = Histogram::new_with_bounds(1, TURN_MAX.as_nanos() as u64, 2).ok();
         debug_assert!(turns.is_some(), "fixed bounds are valid");
-        Stalls {
-            turns,
-            longest: Duration::ZERO,
-        }
+        Stalls { turns, longest: Duration::ZERO }
     }
 
     pub fn record(&mut self, turn: Duration) {
@@ -34,10 +31,7 @@ impl Stalls {
     }
 
     pub fn snapshot(&self) -> StallSnapshot {
-        StallSnapshot {
-            turns: self.turns.clone(),
-            longest: self.longest,
-        }
+        StallSnapshot { turns: self.turns.clone(), longest: self.longest }
     }
 }
 
@@ -56,11 +50,7 @@ impl StallSnapshot {
 
     /// The length that `percent` percent of turns do not exceed, to two digits.
     pub fn percentile(&self, percent: f64) -> Duration {
-        Duration::from_nanos(
-            self.turns
-                .as_ref()
-                .map_or(0, |t| t.value_at_percentile(percent)),
-        )
+        Duration::from_nanos(self.turns.as_ref().map_or(0, |t| t.value_at_percentile(percent)))
     }
 
     /// The longest turn, exactly.
@@ -72,11 +62,7 @@ impl StallSnapshot {
     pub fn longer_than(&self, limit: Duration) -> u64 {
         let Some(turns) = &self.turns else { return 0 };
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        turns
-            .iter_recorded()
-            .filter(|v| v.value_iterated_to() > limit)
-            .map(|v| v.count_since_last_iteration())
-            .sum()
+        turns.iter_recorded().filter(|v| v.value_iterated_to() > limit).map(|v| v.count_since_last_iteration()).sum()
     }
 
     /// The histogram itself, in nanoseconds.
@@ -99,11 +85,7 @@ mod tests {
         stalls.record(Duration::from_secs(100));
         let seen = stalls.snapshot();
         assert_eq!(seen.turns(), 100);
-        assert!(
-            seen.percentile(50.0) < Duration::from_micros(11),
-            "{:?}",
-            seen.percentile(50.0)
-        );
+        assert!(seen.percentile(50.0) < Duration::from_micros(11), "{:?}", seen.percentile(50.0));
         assert_eq!(seen.longest(), Duration::from_secs(100));
         assert_eq!(seen.longer_than(Duration::from_millis(1)), 2);
     }

@@ -33,10 +33,7 @@ impl Monotonic {
 
     /// This point moved on by `by`, stopping at [`Monotonic::MAX`].
     pub fn saturating_add(self, by: Duration) -> Monotonic {
-        Monotonic(
-            self.0
-                .saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Monotonic(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -64,12 +61,7 @@ impl Sub for Monotonic {
 
 impl fmt::Debug for Monotonic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09}s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 

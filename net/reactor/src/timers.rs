@@ -43,21 +43,14 @@ impl Timers {
 
     /// The earliest deadline, or [`Monotonic::MAX`].
     pub fn next_deadline(&self) -> Monotonic {
-        self.heap
-            .first()
-            .map_or(Monotonic::MAX, |&slot| self.order(slot).0)
+        self.heap.first().map_or(Monotonic::MAX, |&slot| self.order(slot).0)
     }
 
     pub fn insert(&mut self, deadline: Monotonic, waker: Waker) -> TimerKey {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let heap_position = self.heap.len() as u32;
-        let entry = Entry {
-            deadline,
-            sequence,
-            heap_position,
-            waker: Some(waker),
-        };
+        let entry = Entry { deadline, sequence, heap_position, waker: Some(waker) };
         let slot = match self.free.pop() {
             Some(slot) => {
                 if let Some(old) = self.entries.get_mut(slot as usize) {
@@ -78,11 +71,7 @@ impl Timers {
     /// Replaces the waker of an entry that has not fired. False: it has.
     pub fn set_waker(&mut self, key: TimerKey, waker: &Waker) -> bool {
         match self.entries.get_mut(key.slot as usize) {
-            Some(Entry {
-                sequence,
-                waker: Some(held),
-                ..
-            }) if *sequence == key.sequence => {
+            Some(Entry { sequence, waker: Some(held), .. }) if *sequence == key.sequence => {
                 held.clone_from(waker);
                 true
             }
@@ -109,9 +98,7 @@ impl Timers {
     }
 
     fn order(&self, slot: u32) -> (Monotonic, u64) {
-        self.entries
-            .get(slot as usize)
-            .map_or((Monotonic::MAX, u64::MAX), |e| (e.deadline, e.sequence))
+        self.entries.get(slot as usize).map_or((Monotonic::MAX, u64::MAX), |e| (e.deadline, e.sequence))
     }
 
     fn at(&self, position: usize) -> Option<(Monotonic, u64)> {
@@ -184,11 +171,7 @@ pub struct Sleep {
 
 impl Sleep {
     pub(crate) fn new(reactor: Reactor, deadline: Monotonic) -> Sleep {
-        Sleep {
-            reactor,
-            deadline,
-            key: None,
-        }
+        Sleep { reactor, deadline, key: None }
     }
 
     /// When it completes.
@@ -218,14 +201,8 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let mut timers = self.reactor.0.timers.borrow_mut();
-        let armed = self
-            .key
-            .is_some_and(|key| timers.set_waker(key, cx.waker()));
-        let key = if armed {
-            self.key
-        } else {
-            Some(timers.insert(self.deadline, cx.waker().clone()))
-        };
+        let armed = self.key.is_some_and(|key| timers.set_waker(key, cx.waker()));
+        let key = if armed { self.key } else { Some(timers.insert(self.deadline, cx.waker().clone())) };
         drop(timers);
         self.key = key;
         Poll::Pending
@@ -255,11 +232,7 @@ mod tests {
         assert_eq!((timers.len(), timers.next_deadline()), (0, Monotonic::MAX));
         let other = timers.insert(at(6), Waker::noop().clone());
         timers.cancel(key);
-        assert_eq!(
-            timers.len(),
-            1,
-            "a stale key must not cancel the slot's next owner"
-        );
+        assert_eq!(timers.len(), 1, "a stale key must not cancel the slot's next owner");
         assert!(timers.set_waker(other, Waker::noop()));
         assert!(timers.pop_due(at(6)).is_some());
         assert!(!timers.set_waker(other, Waker::noop()));

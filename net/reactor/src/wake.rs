@@ -20,17 +20,11 @@ struct Shared {
 
 impl RemoteWaker {
     pub(crate) fn with_event(event: OwnedFd) -> RemoteWaker {
-        RemoteWaker(Arc::new(Shared {
-            pending: AtomicBool::new(false),
-            event: Some(event),
-        }))
+        RemoteWaker(Arc::new(Shared { pending: AtomicBool::new(false), event: Some(event) }))
     }
 
     pub(crate) fn flag_only() -> RemoteWaker {
-        RemoteWaker(Arc::new(Shared {
-            pending: AtomicBool::new(false),
-            event: None,
-        }))
+        RemoteWaker(Arc::new(Shared { pending: AtomicBool::new(false), event: None }))
     }
 
     /// Wakes the reactor, or makes its next sleep end at once.
@@ -51,6 +45,10 @@ impl RemoteWaker {
         self.0.pending.swap(false, Ordering::AcqRel)
     }
 
+    pub(crate) fn is_pending(&self) -> bool {
+        self.0.pending.load(Ordering::Acquire)
+    }
+
     pub(crate) fn event_fd(&self) -> Option<i32> {
         self.0.event.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -58,8 +56,6 @@ impl RemoteWaker {
 
 impl fmt::Debug for RemoteWaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteWaker")
-            .field("pending", &self.0.pending)
-            .finish()
+        f.debug_struct("RemoteWaker").field("pending", &self.0.pending).finish()
     }
 }

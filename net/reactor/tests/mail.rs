@@ -7,10 +7,7 @@ use corelog_reactor::ring::{RingConfig, RingDriver};
 use corelog_reactor::{MailPort, Reactor, ReactorLimits, ShardId, mail_mesh};
 
 fn reactor() -> Reactor {
-    Reactor::new(
-        Box::new(RingDriver::new(RingConfig::default()).unwrap()),
-        ReactorLimits::default(),
-    )
+    Reactor::new(Box::new(RingDriver::new(RingConfig::default()).unwrap()), ReactorLimits::default())
 }
 
 /// Sends `messages` numbers to each peer and checks that every peer's arrive whole and in order, sleeping whenever
@@ -32,10 +29,7 @@ fn exchange(mut port: MailPort<u64>, messages: u64, begin: &Barrier) -> u64 {
         for to in (0..shards as u16).map(ShardId) {
             // In bursts, so that both sides run dry and sleep often.
             for _ in 0..100 {
-                if to != me
-                    && sent[to.index()] < messages
-                    && port.send(to, sent[to.index()]).is_ok()
-                {
+                if to != me && sent[to.index()] < messages && port.send(to, sent[to.index()]).is_ok() {
                     sent[to.index()] += 1;
                 }
             }
@@ -84,10 +78,7 @@ fn a_million_messages_over_four_ports_arrive_whole_and_in_order() {
         })
         .collect();
     let slept: Vec<u64> = threads.into_iter().map(|t| t.join().unwrap()).collect();
-    assert!(
-        slept.iter().all(|s| *s > 0),
-        "all must have slept now and then: {slept:?}"
-    );
+    assert!(slept.iter().all(|s| *s > 0), "all must have slept now and then: {slept:?}");
 }
 
 #[test]

@@ -9,10 +9,7 @@ use corelog_reactor::ring::{RingConfig, RingDriver};
 use corelog_reactor::{Durability, Listener, OpenHow, Reactor, ReactorLimits, Stream};
 
 fn reactor_with(limits: ReactorLimits) -> Reactor {
-    Reactor::new(
-        Box::new(RingDriver::new(RingConfig::default()).unwrap()),
-        limits,
-    )
+    Reactor::new(Box::new(RingDriver::new(RingConfig::default()).unwrap()), limits)
 }
 
 fn reactor() -> Reactor {
@@ -51,18 +48,13 @@ fn a_durable_direct_write_reads_back() {
     let reactor = reactor();
     reactor.block_on(async {
         let path = dir.path().join("00000000000000000000.log");
-        let file = reactor
-            .open(&path, OpenHow::write().create_new().direct())
-            .await
-            .unwrap();
+        let file = reactor.open(&path, OpenHow::write().create_new().direct()).await.unwrap();
         reactor.sync_dir(dir.path()).await.unwrap();
         let mut first = reactor.pool().take(8192).unwrap();
         let mut second = reactor.pool().take(4096).unwrap();
         first.fill(b'a');
         second.fill(b'b');
-        let (written, bufs) = file
-            .write_at([first, second], 4096, Durability::Dsync)
-            .await;
+        let (written, bufs) = file.write_at([first, second], 4096, Durability::Dsync).await;
         assert_eq!(written.unwrap(), 12288);
         drop(bufs);
         assert_eq!(file.len().unwrap(), 16384);
@@ -71,9 +63,7 @@ fn a_durable_direct_write_reads_back() {
         assert!(buf[..4096].iter().all(|b| *b == 0));
         assert!(buf[4096..12288].iter().all(|b| *b == b'a'));
         assert!(buf[12288..].iter().all(|b| *b == b'b'));
-        let (read, _) = file
-            .read_at(reactor.pool().take(4096).unwrap(), 1 << 20)
-            .await;
+        let (read, _) = file.read_at(reactor.pool().take(4096).unwrap(), 1 << 20).await;
         assert_eq!(read.unwrap(), 0, "past the end");
     });
     assert_eq!(reactor.pool().in_use(), 0);
@@ -86,10 +76,7 @@ fn folders_and_files_are_made_renamed_listed_and_removed() {
     reactor.block_on(async {
         let folder = dir.path().join("topic-0");
         reactor.mkdir(&folder).await.unwrap();
-        assert_eq!(
-            reactor.mkdir(&folder).await.unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
+        assert_eq!(reactor.mkdir(&folder).await.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         let (old, new) = (folder.join("a"), folder.join("b"));
         let file = reactor.open(&old, OpenHow::write().create()).await.unwrap();
         let (written, _) = file.write_at(b"hello".to_vec(), 0, Durability::None).await;
@@ -104,18 +91,8 @@ fn folders_and_files_are_made_renamed_listed_and_removed() {
         reactor.sync_dir(&folder).await.unwrap();
         let listed = reactor.list_dir(&folder).unwrap();
         assert_eq!(listed.len(), 1);
-        assert_eq!(
-            (listed[0].name.to_str(), listed[0].is_dir, listed[0].len),
-            (Some("b"), false, 3)
-        );
-        assert_eq!(
-            reactor
-                .open(&old, OpenHow::read())
-                .await
-                .unwrap_err()
-                .kind(),
-            io::ErrorKind::NotFound
-        );
+        assert_eq!((listed[0].name.to_str(), listed[0].is_dir, listed[0].len), (Some("b"), false, 3));
+        assert_eq!(reactor.open(&old, OpenHow::read()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
         reactor.unlink(&new).await.unwrap();
         reactor.remove_dir(&folder).await.unwrap();
         assert!(reactor.list_dir(&folder).is_err());
@@ -149,12 +126,7 @@ fn a_large_transfer_arrives_whole_and_ends_with_the_close() {
             if n == 0 {
                 break;
             }
-            assert!(
-                buf[..n]
-                    .iter()
-                    .enumerate()
-                    .all(|(i, b)| *b == ((got + i) % 251) as u8)
-            );
+            assert!(buf[..n].iter().enumerate().all(|(i, b)| *b == ((got + i) % 251) as u8));
             got += n;
         }
         assert_eq!(got, total);
@@ -188,10 +160,7 @@ fn small_messages_back_and_forth_lose_no_edge() {
         }
     });
     let counters = reactor.counters();
-    assert!(
-        counters.ops < 2000 * 2 + 50,
-        "readiness must stand, not be asked for each time: {counters:?}"
-    );
+    assert!(counters.ops < 2000 * 2 + 50, "readiness must stand, not be asked for each time: {counters:?}");
 }
 
 #[test]
@@ -205,10 +174,7 @@ fn readiness_remains_while_bytes_are_left() {
             server.readable().await.unwrap();
             assert_eq!(server.try_recv(&mut buf).unwrap(), 100);
         }
-        assert_eq!(
-            server.try_recv(&mut buf).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert_eq!(server.try_recv(&mut buf).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(client);
         server.readable().await.unwrap();
         assert_eq!(server.try_recv(&mut buf).unwrap(), 0);
@@ -235,9 +201,7 @@ fn a_send_dropped_in_flight_parks_its_buffer_until_the_completion() {
         let (client, server) = pair(&reactor).await;
         // Nobody receives: it cannot complete.
         let mut send = Box::pin(client.send(Tracked(vec![1; 64 << 20], Rc::clone(&dropped))));
-        let pending =
-            std::future::poll_fn(|cx| std::task::Poll::Ready(send.as_mut().poll(cx).is_pending()))
-                .await;
+        let pending = std::future::poll_fn(|cx| std::task::Poll::Ready(send.as_mut().poll(cx).is_pending())).await;
         assert!(pending);
         reactor.sleep(Duration::from_millis(5)).await;
         let before = reactor.counters();
@@ -258,12 +222,7 @@ fn an_accept_that_is_dropped_loses_no_connection() {
     reactor.block_on(async {
         let listener = listener(&reactor);
         let mut accept = Box::pin(listener.accept());
-        assert!(
-            std::future::poll_fn(|cx| std::task::Poll::Ready(
-                accept.as_mut().poll(cx).is_pending()
-            ))
-            .await
-        );
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(accept.as_mut().poll(cx).is_pending())).await);
         let _client = reactor.connect(listener.local_addr()).await.unwrap();
         reactor.sleep(Duration::from_millis(2)).await;
         drop(accept);
@@ -275,10 +234,7 @@ fn an_accept_that_is_dropped_loses_no_connection() {
 fn a_second_listener_on_the_address_is_refused() {
     let reactor = reactor();
     let first = listener(&reactor);
-    assert_eq!(
-        reactor.listen(first.local_addr(), 1).unwrap_err().kind(),
-        io::ErrorKind::AddrInUse
-    );
+    assert_eq!(reactor.listen(first.local_addr(), 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }
 
 #[test]
@@ -287,10 +243,7 @@ fn connecting_to_nobody_is_refused() {
     let addr = listener(&reactor).local_addr();
     reactor.block_on(async {
         reactor.sleep(Duration::from_millis(5)).await;
-        assert_eq!(
-            reactor.connect(addr).await.unwrap_err().kind(),
-            io::ErrorKind::ConnectionRefused
-        );
+        assert_eq!(reactor.connect(addr).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     });
 }
 
@@ -310,10 +263,7 @@ fn timers_fire_in_order_and_dropped_ones_are_gone() {
         }
         let long = reactor.sleep(Duration::from_secs(3600));
         let mut long = Box::pin(long);
-        assert!(
-            std::future::poll_fn(|cx| std::task::Poll::Ready(long.as_mut().poll(cx).is_pending()))
-                .await
-        );
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(long.as_mut().poll(cx).is_pending())).await);
         drop(long);
         let start = reactor.now();
         reactor.sleep(Duration::from_millis(40)).await;
@@ -326,25 +276,16 @@ fn timers_fire_in_order_and_dropped_ones_are_gone() {
 #[test]
 fn more_operations_than_slots_wait_for_one() {
     let dir = disk_folder();
-    let reactor = reactor_with(ReactorLimits {
-        op_slots_max: 2,
-        ..ReactorLimits::default()
-    });
+    let reactor = reactor_with(ReactorLimits { op_slots_max: 2, ..ReactorLimits::default() });
     let done = Rc::new(Cell::new(0));
     reactor.block_on(async {
-        let file = reactor
-            .open(&dir.path().join("f"), OpenHow::write().create())
-            .await
-            .unwrap();
+        let file = reactor.open(&dir.path().join("f"), OpenHow::write().create()).await.unwrap();
         let file = Rc::new(file);
         for i in 0..50u64 {
             let (file, done) = (Rc::clone(&file), Rc::clone(&done));
             reactor
                 .spawn(async move {
-                    file.write_at(vec![i as u8; 10], i * 10, Durability::None)
-                        .await
-                        .0
-                        .unwrap();
+                    file.write_at(vec![i as u8; 10], i * 10, Durability::None).await.0.unwrap();
                     done.set(done.get() + 1);
                 })
                 .unwrap();
@@ -359,32 +300,17 @@ fn more_operations_than_slots_wait_for_one() {
 
 #[test]
 fn more_operations_than_the_submission_queue_holds_all_complete() {
-    let config = RingConfig {
-        sq_entries: 4,
-        cq_entries: 8,
-        ..RingConfig::default()
-    };
-    let reactor = Reactor::new(
-        Box::new(RingDriver::new(config).unwrap()),
-        ReactorLimits::default(),
-    );
+    let config = RingConfig { sq_entries: 4, cq_entries: 8, ..RingConfig::default() };
+    let reactor = Reactor::new(Box::new(RingDriver::new(config).unwrap()), ReactorLimits::default());
     let dir = disk_folder();
     let done = Rc::new(Cell::new(0));
     reactor.block_on(async {
-        let file = Rc::new(
-            reactor
-                .open(&dir.path().join("f"), OpenHow::write().create())
-                .await
-                .unwrap(),
-        );
+        let file = Rc::new(reactor.open(&dir.path().join("f"), OpenHow::write().create()).await.unwrap());
         for i in 0..500u64 {
             let (file, done) = (Rc::clone(&file), Rc::clone(&done));
             reactor
                 .spawn(async move {
-                    file.write_at(vec![1; 10], i * 10, Durability::None)
-                        .await
-                        .0
-                        .unwrap();
+                    file.write_at(vec![1; 10], i * 10, Durability::None).await.0.unwrap();
                     done.set(done.get() + 1);
                 })
                 .unwrap();
@@ -397,10 +323,7 @@ fn more_operations_than_the_submission_queue_holds_all_complete() {
 
 #[test]
 fn tasks_past_the_limit_are_refused() {
-    let reactor = reactor_with(ReactorLimits {
-        tasks_max: 2,
-        ..ReactorLimits::default()
-    });
+    let reactor = reactor_with(ReactorLimits { tasks_max: 2, ..ReactorLimits::default() });
     reactor.spawn(std::future::pending()).unwrap();
     reactor.spawn(async {}).unwrap();
     assert_eq!(reactor.spawn(async {}).unwrap_err().tasks_max, 2);
@@ -411,18 +334,12 @@ fn tasks_past_the_limit_are_refused() {
 
 #[test]
 fn a_turn_polls_no_more_tasks_than_its_bound() {
-    let reactor = reactor_with(ReactorLimits {
-        polls_per_turn_max: 3,
-        ..ReactorLimits::default()
-    });
+    let reactor = reactor_with(ReactorLimits { polls_per_turn_max: 3, ..ReactorLimits::default() });
     for _ in 0..10 {
         reactor.spawn(async {}).unwrap();
     }
     reactor.run_tasks();
-    assert_eq!(
-        (reactor.counters().tasks, reactor.counters().turns_cut),
-        (7, 1)
-    );
+    assert_eq!((reactor.counters().tasks, reactor.counters().turns_cut), (7, 1));
 }
 
 #[test]
@@ -469,21 +386,14 @@ fn a_thread_without_a_ring_wakes_the_reactor() {
 fn an_idle_reactor_sleeps() {
     let reactor = reactor();
     let cpu = || {
-        let mut at = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: one writable timespec.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut at) };
         Duration::new(at.tv_sec as u64, at.tv_nsec as u32)
     };
     let before = cpu();
     reactor.block_on(reactor.sleep(Duration::from_millis(300)));
-    assert!(
-        cpu() - before < Duration::from_millis(3),
-        "{:?}",
-        cpu() - before
-    );
+    assert!(cpu() - before < Duration::from_millis(3), "{:?}", cpu() - before);
 }
 
 #[test]

@@ -34,26 +34,10 @@ impl Enter {
     pub fn new(fd: i32, no_iowait: bool) -> Enter {
         // A registered descriptor saves a reference count each call. A thread has 16 places; without one the plain
         // descriptor does.
-        let mut update = RingFdUpdate {
-            offset: u32::MAX,
-            reserved: 0,
-            data: fd as u64,
-        };
+        let mut update = RingFdUpdate { offset: u32::MAX, reserved: 0, data: fd as u64 };
         // SAFETY: one structure of the layout the call expects, writable: it puts the number into `offset`.
-        let done = unsafe {
-            libc::syscall(
-                libc::SYS_io_uring_register,
-                fd,
-                REGISTER_RING_FDS,
-                &raw mut update,
-                1,
-            )
-        };
-        Enter {
-            fd,
-            registered: (done == 1).then_some(update.offset),
-            no_iowait,
-        }
+        let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_RING_FDS, &raw mut update, 1) };
+        Enter { fd, registered: (done == 1).then_some(update.offset), no_iowait }
     }
 
     /// Hands over `queued` entries.
@@ -68,11 +52,7 @@ impl Enter {
 
     /// Hands over `queued` entries and waits for one completion, at most `timeout`.
     pub fn wait(&self, queued: usize, timeout: Option<Duration>) {
-        let flags = if self.no_iowait {
-            EnterFlags::NO_IOWAIT
-        } else {
-            EnterFlags::empty()
-        };
+        let flags = if self.no_iowait { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
         let flags = flags | EnterFlags::GETEVENTS;
         match timeout {
             Some(timeout) => {
@@ -84,13 +64,7 @@ impl Enter {
         }
     }
 
-    fn enter(
-        &self,
-        queued: usize,
-        complete_min: u32,
-        flags: EnterFlags,
-        args: Option<&SubmitArgs<'_, '_>>,
-    ) {
+    fn enter(&self, queued: usize, complete_min: u32, flags: EnterFlags, args: Option<&SubmitArgs<'_, '_>>) {
         let (fd, flags) = match self.registered {
             Some(number) => (number as i32, flags | EnterFlags::REGISTERED_RING),
             None => (self.fd, flags),
@@ -127,30 +101,15 @@ impl Enter {
 impl Drop for Enter {
     fn drop(&mut self) {
         if let Some(number) = self.registered {
-            let update = RingFdUpdate {
-                offset: number,
-                reserved: 0,
-                data: 0,
-            };
+            let update = RingFdUpdate { offset: number, reserved: 0, data: 0 };
             // SAFETY: as in `new`. The ring's descriptor is closed after this, by its owner.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_io_uring_register,
-                    self.fd,
-                    UNREGISTER_RING_FDS,
-                    &raw const update,
-                    1,
-                )
-            };
+            unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd, UNREGISTER_RING_FDS, &raw const update, 1) };
         }
     }
 }
 
 fn clock(clock: libc::clockid_t) -> libc::timespec {
-    let mut at = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one writable timespec. Both clocks used here exist on every kernel, so it cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut at) };
     at
@@ -169,10 +128,7 @@ pub(super) fn unix_ms() -> UnixMillis {
 pub(super) fn cpu_set(cores: &[CoreId]) -> libc::cpu_set_t {
     // SAFETY: all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for core in cores
-        .iter()
-        .filter(|core| core.0 < libc::CPU_SETSIZE as usize)
-    {
+    for core in cores.iter().filter(|core| core.0 < libc::CPU_SETSIZE as usize) {
         // SAFETY: the number is below the set's size.
         unsafe { libc::CPU_SET(core.0, &mut set) };
     }

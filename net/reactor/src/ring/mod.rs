@@ -110,18 +110,12 @@ impl RingDriver {
         let mut workers = [config.workers_bounded_max, config.workers_unbounded_max];
         submitter
             .register_iowq_max_workers(&mut workers)
-            .map_err(|source| RingError::Setup {
-                step: "bounding the io-wq workers",
-                source,
-            })?;
+            .map_err(|source| RingError::Setup { step: "bounding the io-wq workers", source })?;
         if !config.worker_cores.is_empty() {
             let cores = enter::cpu_set(&config.worker_cores);
             submitter
                 .register_iowq_aff(&cores)
-                .map_err(|source| RingError::Setup {
-                    step: "binding the io-wq workers to cores",
-                    source,
-                })?;
+                .map_err(|source| RingError::Setup { step: "binding the io-wq workers to cores", source })?;
         }
         let enter = Enter::new(ring.as_raw_fd(), support.no_iowait);
         Ok(RingDriver {
@@ -172,10 +166,7 @@ impl RingDriver {
         let Some(fd) = self.remote.as_ref().and_then(RemoteWaker::event_fd) else {
             return;
         };
-        let poll = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32)
-            .multi(true)
-            .build()
-            .user_data(TOKEN_EVENT);
+        let poll = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build().user_data(TOKEN_EVENT);
         // SAFETY: the entry points to nothing.
         unsafe { self.push(poll) };
     }
@@ -208,11 +199,7 @@ impl Driver for RingDriver {
             && !self.support.ftruncate
         {
             let result = sockets::truncate_now(handle, len);
-            self.done.push(Completion {
-                token,
-                result,
-                more: false,
-            });
+            self.done.push(Completion { token, result, more: false });
             return;
         }
         // SAFETY: promised by the caller.
@@ -222,10 +209,7 @@ impl Driver for RingDriver {
     }
 
     fn cancel(&mut self, token: OpToken) {
-        let cancel = opcode::AsyncCancel::new(token.0)
-            .build()
-            .user_data(TOKEN_CANCEL)
-            .flags(Flags::SKIP_SUCCESS);
+        let cancel = opcode::AsyncCancel::new(token.0).build().user_data(TOKEN_CANCEL).flags(Flags::SKIP_SUCCESS);
         // SAFETY: the entry points to nothing.
         unsafe { self.push(cancel) };
     }
@@ -243,11 +227,7 @@ impl Driver for RingDriver {
                     TOKEN_WAKE_SENT => {
                         tracing::debug!(result = entry.result(), "wake-up of a peer")
                     }
-                    token => into.push(Completion {
-                        token: OpToken(token),
-                        result: entry.result(),
-                        more,
-                    }),
+                    token => into.push(Completion { token: OpToken(token), result: entry.result(), more }),
                 }
             }
             if let Some(more) = event {
@@ -267,8 +247,7 @@ impl Driver for RingDriver {
     fn park(&mut self, wait: Wait, _worked: bool) {
         self.drain_backlog();
         let queued = self.ring.submission().len();
-        let busy =
-            !self.done.is_empty() || !self.backlog.is_empty() || !self.ring.completion().is_empty();
+        let busy = !self.done.is_empty() || !self.backlog.is_empty() || !self.ring.completion().is_empty();
         match wait {
             Wait::Until(deadline) if !busy => {
                 let timeout = match deadline {

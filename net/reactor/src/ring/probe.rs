@@ -30,9 +30,7 @@ pub struct KernelSupport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelMissing {
     /// Below the floor.
-    #[error(
-        "kernel {release} is too old: io_uring as used here needs 6.1 or newer; upgrade the kernel"
-    )]
+    #[error("kernel {release} is too old: io_uring as used here needs 6.1 or newer; upgrade the kernel")]
     TooOld {
         /// What uname says.
         release: String,
@@ -68,9 +66,7 @@ pub enum KernelMissing {
         memlock: String,
     },
     /// EMFILE or ENFILE.
-    #[error(
-        "no file descriptor left for the ring; raise RLIMIT_NOFILE (`ulimit -n`, systemd: LimitNOFILE=)"
-    )]
+    #[error("no file descriptor left for the ring; raise RLIMIT_NOFILE (`ulimit -n`, systemd: LimitNOFILE=)")]
     NoDescriptors,
     /// The kernel says it is new enough but lacks something.
     #[error("this kernel ({release}) lacks {feature}; use a mainline kernel of 6.1 or newer")]
@@ -109,17 +105,12 @@ pub fn probe() -> Result<KernelSupport, KernelMissing> {
     match build(8, 16) {
         Ok((_, support)) => Ok(support),
         Err(RingError::Kernel(missing)) => Err(missing),
-        Err(error @ RingError::Setup { .. }) => Err(KernelMissing::Other {
-            error: error.to_string(),
-        }),
+        Err(error @ RingError::Setup { .. }) => Err(KernelMissing::Other { error: error.to_string() }),
     }
 }
 
 /// Builds a ring and finds out what its kernel supports.
-pub(super) fn build(
-    sq_entries: u32,
-    cq_entries: u32,
-) -> Result<(IoUring, KernelSupport), RingError> {
+pub(super) fn build(sq_entries: u32, cq_entries: u32) -> Result<(IoUring, KernelSupport), RingError> {
     let release = release();
     let version = parse_version(&release);
     if version < KERNEL_FLOOR {
@@ -135,26 +126,12 @@ pub(super) fn build(
         .setup_cqsize(cq_entries)
         .build(sq_entries)
         .map_err(|error| diagnose(&error, switch(), &release, memlock()))?;
-    let feature = |feature| {
-        RingError::from(KernelMissing::Feature {
-            release: release.clone(),
-            feature,
-        })
-    };
+    let feature = |feature| RingError::from(KernelMissing::Feature { release: release.clone(), feature });
     let params = ring.params();
     for (there, name) in [
-        (
-            params.is_feature_nodrop(),
-            "completions that survive an overflow (IORING_FEAT_NODROP)",
-        ),
-        (
-            params.is_feature_ext_arg(),
-            "waiting with a timeout (IORING_FEAT_EXT_ARG)",
-        ),
-        (
-            params.is_feature_skip_cqe_on_success(),
-            "completions on failure only (IORING_FEAT_CQE_SKIP)",
-        ),
+        (params.is_feature_nodrop(), "completions that survive an overflow (IORING_FEAT_NODROP)"),
+        (params.is_feature_ext_arg(), "waiting with a timeout (IORING_FEAT_EXT_ARG)"),
+        (params.is_feature_skip_cqe_on_success(), "completions on failure only (IORING_FEAT_CQE_SKIP)"),
     ] {
         if !there {
             return Err(feature(name));
@@ -163,25 +140,16 @@ pub(super) fn build(
     let mut ops = Probe::new();
     ring.submitter()
         .register_probe(&mut ops)
-        .map_err(|source| RingError::Setup {
-            step: "asking for the supported operations",
-            source,
-        })?;
+        .map_err(|source| RingError::Setup { step: "asking for the supported operations", source })?;
     for (code, name) in [
         (opcode::Writev::CODE, "vectored writes (IORING_OP_WRITEV)"),
-        (
-            opcode::Fallocate::CODE,
-            "reserving space (IORING_OP_FALLOCATE)",
-        ),
+        (opcode::Fallocate::CODE, "reserving space (IORING_OP_FALLOCATE)"),
         (opcode::OpenAt::CODE, "opening files (IORING_OP_OPENAT)"),
         (opcode::RenameAt::CODE, "renaming (IORING_OP_RENAMEAT)"),
         (opcode::MkDirAt::CODE, "making folders (IORING_OP_MKDIRAT)"),
         (opcode::SendMsg::CODE, "sending (IORING_OP_SENDMSG)"),
         (opcode::PollAdd::CODE, "readiness (IORING_OP_POLL_ADD)"),
-        (
-            opcode::MsgRingData::CODE,
-            "messages between rings (IORING_OP_MSG_RING)",
-        ),
+        (opcode::MsgRingData::CODE, "messages between rings (IORING_OP_MSG_RING)"),
     ] {
         if !ops.is_supported(code) {
             return Err(feature(name));
@@ -198,43 +166,29 @@ pub(super) fn build(
 }
 
 /// Why a ring could not be set up.
-fn diagnose(
-    error: &io::Error,
-    switch: Option<u32>,
-    release: &str,
-    memlock: Option<u64>,
-) -> KernelMissing {
+fn diagnose(error: &io::Error, switch: Option<u32>, release: &str, memlock: Option<u64>) -> KernelMissing {
     match (error.raw_os_error(), switch) {
         (Some(libc::EPERM), Some(value)) if value > 0 => KernelMissing::SwitchedOff { value },
         (Some(libc::EPERM), _) => KernelMissing::Forbidden,
         (Some(libc::ENOSYS), _) => KernelMissing::Hidden,
-        (Some(libc::ENOMEM), _) => KernelMissing::NoMemory {
-            memlock: memlock.map_or("unlimited".to_owned(), |b| format!("{b} bytes")),
-        },
+        (Some(libc::ENOMEM), _) => {
+            KernelMissing::NoMemory { memlock: memlock.map_or("unlimited".to_owned(), |b| format!("{b} bytes")) }
+        }
         (Some(libc::EMFILE | libc::ENFILE), _) => KernelMissing::NoDescriptors,
         (Some(libc::EINVAL), _) => KernelMissing::Feature {
             release: release.to_owned(),
             feature: "SINGLE_ISSUER, DEFER_TASKRUN or another setup flag",
         },
-        _ => KernelMissing::Other {
-            error: error.to_string(),
-        },
+        _ => KernelMissing::Other { error: error.to_string() },
     }
 }
 
 fn switch() -> Option<u32> {
-    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?.trim().parse().ok()
 }
 
 fn memlock() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: one writable rlimit.
     let got = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     (got == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
@@ -242,16 +196,12 @@ fn memlock() -> Option<u64> {
 
 fn release() -> String {
     let named = nix::sys::utsname::uname();
-    named
-        .map(|n| n.release().to_string_lossy().into_owned())
-        .unwrap_or_default()
+    named.map(|n| n.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Major and minor; zeroes for what cannot be read.
 fn parse_version(release: &str) -> (u32, u32) {
-    let mut parts = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse().unwrap_or(0));
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
@@ -270,55 +220,27 @@ mod tests {
 
     #[test]
     fn a_refusal_names_its_cause() {
-        let because = |errno, switch| {
-            diagnose(
-                &io::Error::from_raw_os_error(errno),
-                switch,
-                "6.8",
-                Some(8192),
-            )
-        };
-        assert_eq!(
-            because(libc::EPERM, Some(2)),
-            KernelMissing::SwitchedOff { value: 2 }
-        );
+        let because = |errno, switch| diagnose(&io::Error::from_raw_os_error(errno), switch, "6.8", Some(8192));
+        assert_eq!(because(libc::EPERM, Some(2)), KernelMissing::SwitchedOff { value: 2 });
         assert_eq!(because(libc::EPERM, Some(0)), KernelMissing::Forbidden);
         assert_eq!(because(libc::EPERM, None), KernelMissing::Forbidden);
         assert_eq!(because(libc::ENOSYS, None), KernelMissing::Hidden);
-        assert_eq!(
-            because(libc::ENOMEM, Some(0)),
-            KernelMissing::NoMemory {
-                memlock: "8192 bytes".to_owned()
-            }
-        );
+        assert_eq!(because(libc::ENOMEM, Some(0)), KernelMissing::NoMemory { memlock: "8192 bytes".to_owned() });
         assert_eq!(because(libc::EMFILE, Some(0)), KernelMissing::NoDescriptors);
-        assert!(
-            because(libc::EPERM, Some(1))
-                .to_string()
-                .contains("sysctl -w kernel.io_uring_disabled=0")
-        );
+        assert!(because(libc::EPERM, Some(1)).to_string().contains("sysctl -w kernel.io_uring_disabled=0"));
     }
 
     #[test]
     fn exit_codes_tell_the_reasons_apart() {
         let all = [
-            KernelMissing::TooOld {
-                release: "5.4".to_owned(),
-            },
+            KernelMissing::TooOld { release: "5.4".to_owned() },
             KernelMissing::SwitchedOff { value: 2 },
             KernelMissing::Forbidden,
             KernelMissing::Hidden,
-            KernelMissing::NoMemory {
-                memlock: String::new(),
-            },
+            KernelMissing::NoMemory { memlock: String::new() },
             KernelMissing::NoDescriptors,
-            KernelMissing::Feature {
-                release: String::new(),
-                feature: "",
-            },
-            KernelMissing::Other {
-                error: String::new(),
-            },
+            KernelMissing::Feature { release: String::new(), feature: "" },
+            KernelMissing::Other { error: String::new() },
         ];
         let mut codes: Vec<u8> = all.iter().map(KernelMissing::exit_code).collect();
         codes.dedup();

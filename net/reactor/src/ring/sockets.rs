@@ -13,37 +13,21 @@ use crate::ids::Handle;
 use crate::net::{Closer, RawConn, get_addr, put_addr};
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 fn socket(peer: SocketAddr, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let family = if peer.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
+    let family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: no pointers involved.
-    let fd = checked(unsafe {
-        libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0)
-    })?;
+    let fd = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0) })?;
     // SAFETY: a descriptor the kernel just gave us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn set_option(
-    fd: i32,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
+fn set_option(fd: i32, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the value is readable for its length.
-    checked(unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) })
-        .map(drop)
+    checked(unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) }).map(drop)
 }
 
 pub(super) fn listen(addr: SocketAddr, backlog: u32) -> io::Result<Handle> {
@@ -68,14 +52,8 @@ pub(super) fn accept(listener: Handle) -> io::Result<(RawConn, SocketAddr)> {
     let mut len = size_of_val(&storage) as libc::socklen_t;
     // The stream blocks: io_uring waits for it by itself, and receiving says MSG_DONTWAIT.
     // SAFETY: storage and length are writable and agree.
-    let fd = checked(unsafe {
-        libc::accept4(
-            listener.0,
-            (&raw mut storage).cast(),
-            &raw mut len,
-            libc::SOCK_CLOEXEC,
-        )
-    })?;
+    let fd =
+        checked(unsafe { libc::accept4(listener.0, (&raw mut storage).cast(), &raw mut len, libc::SOCK_CLOEXEC) })?;
     let conn = RawConn::new(Handle(fd), Closer::Descriptor);
     // Replies are whole frames: waiting to fill a segment only delays them.
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
@@ -90,19 +68,11 @@ pub(super) fn stream_socket(peer: SocketAddr) -> io::Result<Handle> {
 
 pub(super) fn recv(handle: Handle, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is writable for its length.
-    let got = unsafe {
-        libc::recv(
-            handle.0,
-            into.as_mut_ptr().cast(),
-            into.len(),
-            libc::MSG_DONTWAIT,
-        )
-    };
+    let got = unsafe { libc::recv(handle.0, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-type NameOf =
-    unsafe extern "C" fn(libc::c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;
+type NameOf = unsafe extern "C" fn(libc::c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;
 
 fn addr_by(name_of: NameOf, handle: Handle) -> io::Result<SocketAddr> {
     // SAFETY: all zeroes is a valid address storage.
@@ -149,11 +119,7 @@ pub(super) fn list_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
         .map(|entry| {
             let entry = entry?;
             let about = entry.metadata()?;
-            Ok(DirEntry {
-                name: entry.file_name(),
-                is_dir: about.is_dir(),
-                len: about.len(),
-            })
+            Ok(DirEntry { name: entry.file_name(), is_dir: about.is_dir(), len: about.len() })
         })
         .collect()
 }
@@ -166,10 +132,7 @@ pub(super) struct RandomBuffer {
 
 impl RandomBuffer {
     pub fn new() -> RandomBuffer {
-        RandomBuffer {
-            bytes: [0; 256],
-            left: 0,
-        }
+        RandomBuffer { bytes: [0; 256], left: 0 }
     }
 
     pub fn fill(&mut self, into: &mut [u8]) {
@@ -188,18 +151,14 @@ impl RandomBuffer {
     fn refill(&mut self) {
         loop {
             // SAFETY: the buffer is writable for its length. Up to 256 bytes come whole, once the pool is seeded.
-            let got =
-                unsafe { libc::getrandom(self.bytes.as_mut_ptr().cast(), self.bytes.len(), 0) };
+            let got = unsafe { libc::getrandom(self.bytes.as_mut_ptr().cast(), self.bytes.len(), 0) };
             if got == self.bytes.len() as isize {
                 self.left = self.bytes.len();
                 return;
             }
             let error = io::Error::last_os_error();
             // Every kernel from 3.17 on has it; without randomness ids would repeat, so there is no going on.
-            assert!(
-                got >= 0 || error.kind() == io::ErrorKind::Interrupted,
-                "getrandom: {error}"
-            );
+            assert!(got >= 0 || error.kind() == io::ErrorKind::Interrupted, "getrandom: {error}");
         }
     }
 }

@@ -32,21 +32,8 @@ fn open_flags(how: OpenHow) -> i32 {
 /// The operation's pointers are valid (only a single-piece write looks behind one here).
 pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
     match op {
-        Op::Read {
-            handle,
-            buf,
-            len,
-            offset,
-        } => opcode::Read::new(Fd(handle.0), buf, len)
-            .offset(offset)
-            .build(),
-        Op::Write {
-            handle,
-            iov,
-            iov_len,
-            offset,
-            durability,
-        } => {
+        Op::Read { handle, buf, len, offset } => opcode::Read::new(Fd(handle.0), buf, len).offset(offset).build(),
+        Op::Write { handle, iov, iov_len, offset, durability } => {
             let rw_flags = match durability {
                 Durability::None => 0,
                 Durability::Dsync => libc::RWF_DSYNC,
@@ -54,41 +41,22 @@ pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
             // SAFETY: promised by the caller: `iov_len` pieces are there.
             match unsafe { iov.as_ref() } {
                 // One piece needs no list for the kernel to copy in.
-                Some(&libc::iovec {
-                    iov_base,
-                    iov_len: bytes,
-                }) if iov_len == 1 && u32::try_from(bytes).is_ok() => {
+                Some(&libc::iovec { iov_base, iov_len: bytes }) if iov_len == 1 && u32::try_from(bytes).is_ok() => {
                     opcode::Write::new(Fd(handle.0), iov_base.cast(), bytes as u32)
                         .offset(offset)
                         .rw_flags(rw_flags)
                         .build()
                 }
-                _ => opcode::Writev::new(Fd(handle.0), iov, iov_len)
-                    .offset(offset)
-                    .rw_flags(rw_flags)
-                    .build(),
+                _ => opcode::Writev::new(Fd(handle.0), iov, iov_len).offset(offset).rw_flags(rw_flags).build(),
             }
         }
         Op::Fsync { handle, data_only } => {
-            let flags = if data_only {
-                FsyncFlags::DATASYNC
-            } else {
-                FsyncFlags::empty()
-            };
+            let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
             opcode::Fsync::new(Fd(handle.0)).flags(flags).build()
         }
-        Op::Allocate {
-            handle,
-            offset,
-            len,
-        } => opcode::Fallocate::new(Fd(handle.0), len)
-            .offset(offset)
-            .build(),
+        Op::Allocate { handle, offset, len } => opcode::Fallocate::new(Fd(handle.0), len).offset(offset).build(),
         Op::Truncate { handle, len } => opcode::Ftruncate::new(Fd(handle.0), len).build(),
-        Op::Open { path, how } => opcode::OpenAt::new(AT_CWD, path)
-            .flags(open_flags(how))
-            .mode(how.mode)
-            .build(),
+        Op::Open { path, how } => opcode::OpenAt::new(AT_CWD, path).flags(open_flags(how)).mode(how.mode).build(),
         Op::Close { handle } => opcode::Close::new(Fd(handle.0)).build(),
         Op::Rename { from, to } => opcode::RenameAt::new(AT_CWD, from, AT_CWD, to).build(),
         Op::Unlink { path, directory } => {
@@ -96,17 +64,11 @@ pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
             opcode::UnlinkAt::new(AT_CWD, path).flags(flags).build()
         }
         Op::Mkdir { path, mode } => opcode::MkDirAt::new(AT_CWD, path).mode(mode).build(),
-        Op::Connect {
-            handle,
-            addr,
-            addr_len,
-        } => opcode::Connect::new(Fd(handle.0), addr, addr_len).build(),
-        Op::PollReadable { handle } => opcode::PollAdd::new(Fd(handle.0), READABLE)
-            .multi(true)
-            .build(),
+        Op::Connect { handle, addr, addr_len } => opcode::Connect::new(Fd(handle.0), addr, addr_len).build(),
+        Op::PollReadable { handle } => opcode::PollAdd::new(Fd(handle.0), READABLE).multi(true).build(),
         // WAITALL: the kernel goes on by itself after a partial send, instead of one turn for each bufferful.
-        Op::Send { handle, msg } => opcode::SendMsg::new(Fd(handle.0), msg)
-            .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
-            .build(),
+        Op::Send { handle, msg } => {
+            opcode::SendMsg::new(Fd(handle.0), msg).flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32).build()
+        }
     }
 }
