@@ -10,6 +10,7 @@ pub mod direct;
 pub mod fuse_disk;
 pub mod random;
 pub mod raw;
+pub mod requests;
 pub mod workload;
 
 /// A number from the environment, for tests that can be run longer than by default.

@@ -44,7 +44,7 @@ final class BadBatchScenarios {
         produce.ask("a batch header cut short", 0, Batch.cut(good, 30));
         produce.ask("an unknown compression", 0, attributes(good, NO_SUCH_COMPRESSION));
         produce.ask("no records", 0, MemoryRecords.EMPTY);
-        produce.ask("null records", 0, null);
+        // Null records are left out: Kafka 4.2 fails inside and never answers, so there is nothing to compare with.
         produce.ask("two batches", 0, Batch.joined(Batch.plain(1), Batch.plain(2)));
         produce.ask("a batch and rubbish behind it", 0, Batch.joined(Batch.plain(1), Batch.cut(good, 20)));
         Fetch.all(x, produce, 0);
