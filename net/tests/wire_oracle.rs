@@ -1,10 +1,10 @@
 //! The codec against `kafka-protocol`, which is generated from Kafka's own schemas: every API, every version, both
 //! directions.
 
-#[path = "wire_support/mod.rs"]
-mod support;
 #[path = "wire_support/shown.rs"]
 mod shown;
+#[path = "wire_support/mod.rs"]
+mod support;
 
 use bytes::{Bytes, BytesMut};
 use corelog_net::wire::{ApiKey, RequestBody, RequestHeader, ResponseBody, ResponseHeader};

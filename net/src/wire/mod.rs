@@ -11,6 +11,55 @@
 //!   without any allocation ([`LazyArray`]).
 //! * **A message is written down once**, as fields with Kafka's own version notation (see [`message`]); struct, default,
 //!   decoder, encoder and a [`Schema`] that the tests walk all come from that one declaration.
+//!
+//! A broker reads a frame (without its size) and answers:
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use corelog_net::wire::messages::{MetadataRequest, MetadataResponse};
+//! use corelog_net::wire::{Api, ApiKey, Request, RequestBody, RequestHeader, Response};
+//!
+//! # let sent = MetadataRequest::default().encode_frame(BytesMut::new(), 12, 7, Some("me")).unwrap().head;
+//! # let frame = &sent[4..];
+//! let (header, body) = RequestHeader::decode(frame)?;
+//! let Api::Known(key) = header.api else { unreachable!("close the connection, or answer ApiVersions") };
+//! match RequestBody::decode(key, header.api_version, body)? {
+//!     RequestBody::Metadata(request) => {
+//!         assert!(request.allow_auto_topic_creation);
+//!         let response = MetadataResponse { controller_id: 1, ..MetadataResponse::default() };
+//!         let encoded = response.encode_frame(BytesMut::new(), header.api_version, header.correlation_id)?;
+//!         assert_eq!(encoded.frame_bytes(), encoded.head.len());
+//!     }
+//!     _ => unreachable!(),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Record batches can stay outside the frame, and the response needn't be built first:
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use corelog_net::wire::messages::{FetchPartitionData, FetchResponseWriter};
+//! use corelog_net::wire::{ApiKey, ErrorCode, Piece, Records, ResponseHeader, Uuid};
+//!
+//! let mut e = ResponseHeader::begin(BytesMut::new(), ApiKey::Fetch, 13, 7);
+//! let mut w = FetchResponseWriter::begin(&mut e, 0, ErrorCode::None, 0, 1);
+//! w.topic("ignored from version 13 on", Uuid([1; 16]), 1);
+//! w.partition(&FetchPartitionData {
+//!     high_watermark: 10,
+//!     records: Records::External { len: 4096 },
+//!     ..FetchPartitionData::default()
+//! });
+//! w.end(&[]);
+//! let encoded = e.finish()?;
+//! for piece in encoded.pieces() {
+//!     match piece {
+//!         Piece::Head(range) => assert!(!encoded.head[range].is_empty()),
+//!         Piece::Payload { hole, len } => assert_eq!((hole, len), (0, 4096)),
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod api_key;
 mod decoder;

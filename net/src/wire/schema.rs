@@ -59,7 +59,7 @@ pub enum FieldType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::ApiKey;
+    use crate::wire::{ApiKey, RequestBody, ResponseBody};
 
     fn visit(ty: &'static FieldType, in_lazy: bool) {
         match ty {
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn lazy_arrays_own_no_heap_and_tags_are_declared_in_order() {
-        for key in ApiKey::SUPPORTED {
-            visit(key.request_type(), false);
-            visit(key.response_type(), false);
+        for &key in ApiKey::SUPPORTED {
+            visit(RequestBody::layout(key), false);
+            visit(ResponseBody::layout(key), false);
         }
     }
 }

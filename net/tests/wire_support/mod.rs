@@ -5,7 +5,7 @@
 
 #![allow(dead_code)]
 
-use corelog_net::wire::{ApiKey, ErrorCode, FieldType, Schema};
+use corelog_net::wire::{ApiKey, ErrorCode, FieldType, RequestBody, ResponseBody, Schema};
 
 /// Which of an API's two messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub fn every_message() -> impl Iterator<Item = (ApiKey, i16, Side)> {
 /// Layout of a message.
 pub fn layout(key: ApiKey, side: Side) -> &'static FieldType {
     match side {
-        Side::Request => key.request_type(),
-        Side::Response => key.response_type(),
+        Side::Request => RequestBody::layout(key),
+        Side::Response => ResponseBody::layout(key),
     }
 }
 

@@ -166,6 +166,11 @@ macro_rules! bodies {
         )*
 
         impl<$lt> RequestBody<$lt> {
+            /// Layout of the request of this API, as data.
+            pub fn layout(key: ApiKey) -> &'static FieldType {
+                match key { $(ApiKey::$api => <$request as Wire<$lt>>::TYPE,)* }
+            }
+
             /// The API.
             pub fn key(&self) -> ApiKey {
                 match self { $(Self::$api(_) => ApiKey::$api,)* }
@@ -181,6 +186,11 @@ macro_rules! bodies {
         }
 
         impl<$lt> ResponseBody<$lt> {
+            /// Layout of the response of this API, as data.
+            pub fn layout(key: ApiKey) -> &'static FieldType {
+                match key { $(ApiKey::$api => <$response as Wire<$lt>>::TYPE,)* }
+            }
+
             /// The API.
             pub fn key(&self) -> ApiKey {
                 match self { $(Self::$api(_) => ApiKey::$api,)* }
@@ -192,18 +202,6 @@ macro_rules! bodies {
 
             fn write(&self, e: &mut Encoder) {
                 match self { $(Self::$api(body) => body.encode(e),)* }
-            }
-        }
-
-        impl ApiKey {
-            /// Layout of the request.
-            pub fn request_type<$lt>(self) -> &'static FieldType {
-                match self { $(Self::$api => <$request as Wire<$lt>>::TYPE,)* }
-            }
-
-            /// Layout of the response.
-            pub fn response_type<$lt>(self) -> &'static FieldType {
-                match self { $(Self::$api => <$response as Wire<$lt>>::TYPE,)* }
             }
         }
     };
