@@ -11,7 +11,7 @@ use std::time::Duration;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
 /// Waits for a future on this thread.
@@ -123,10 +123,11 @@ impl Admin {
     }
 }
 
-/// The outcome of a call about one thing.
-fn only<T>(
-    answer: Result<Vec<Result<T, (String, RDKafkaErrorCode)>>, rdkafka::error::KafkaError>,
-) -> Result<(), RDKafkaErrorCode> {
+/// What the admin client gives back: for each topic its name, or its name and error.
+type TopicResults = Result<Vec<Result<String, (String, RDKafkaErrorCode)>>, KafkaError>;
+
+/// The outcome of a call about one topic.
+fn only(answer: TopicResults) -> Result<(), RDKafkaErrorCode> {
     let results = answer.map_err(|error| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail))?;
     for result in results {
         result.map_err(|(_, code)| code)?;

@@ -1,0 +1,311 @@
+//! Holds: bytes that no client would send: the connection closes, the broker stays, its memory doesn't move, others are not held up.
+//! Never touches: clients.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use support::admin::Admin;
+use support::broker::{Broker, BrokerSetup};
+use support::random::{Random, test_seed};
+use support::raw::{Encoder, RawConnection, frame, request};
+use support::requests::{PRODUCE, batch, produce, produce_answer};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What resident memory may grow by; buffers that are kept for reuse, and the measure's own noise.
+const GROWTH_BYTES_MAX: u64 = 24 << 20;
+
+struct Target {
+    _data: TempDir,
+    setup: BrokerSetup,
+    broker: Broker,
+}
+
+impl Target {
+    fn new() -> Target {
+        let data = tempfile::tempdir().expect("a temporary folder");
+        let setup = BrokerSetup::new(data.path(), 2);
+        let broker = setup.start();
+        Admin::new(&setup.bootstrap(), PATIENCE).create_topic("t", 1, &[]).expect("a topic");
+        let target = Target { _data: data, setup, broker };
+        // The first connections and records take up memory that stays in use.
+        for _ in 0..50 {
+            target.assert_serves();
+        }
+        target
+    }
+
+    fn connect(&self) -> RawConnection {
+        RawConnection::connect(self.setup.address()).expect("a connection")
+    }
+
+    /// An honest client is served: it asks for the versions and produces a record.
+    fn assert_serves(&self) {
+        let mut connection = self.connect();
+        connection.api_versions().expect("an honest request is answered");
+        let body = produce("t", 0, -1, &batch(&[b"honest"], 1));
+        assert_eq!(produce_answer(&connection.call(PRODUCE, 3, body).expect("an answer")).0, 0);
+    }
+
+    /// Sends `bytes` on a connection of its own, which must be closed for it.
+    fn assert_closes(&self, what: &str, bytes: &[u8]) {
+        let mut connection = self.connect();
+        // The broker may close before all is sent.
+        let _ = connection.send(bytes);
+        assert!(connection.is_closed_within(PATIENCE), "{what}: the connection was not closed");
+    }
+
+    /// Runs `attack` and checks that the broker is as well and as small afterwards as before.
+    fn survives(&mut self, attack: impl FnOnce(&Target)) {
+        let before = self.broker.resident_bytes();
+        let (bystander, latencies) = bystander(self.setup.address());
+        attack(self);
+        drop(bystander);
+        let mut latencies = latencies.lock().expect("the bystander's notes").clone();
+        latencies.sort_unstable();
+        let p99 = latencies.get(latencies.len() * 99 / 100).copied().unwrap_or_default();
+        if let Some(exit) = self.broker.exited() {
+            panic!("the broker ended ({exit}); its log:\n{}", self.broker.log());
+        }
+        self.assert_serves();
+        let grown = self.broker.resident_bytes().saturating_sub(before);
+        println!("memory grew by {} KiB; a bystander's p99 was {p99:?} over {} requests", grown >> 10, latencies.len());
+        assert!(grown < GROWTH_BYTES_MAX, "resident memory grew by {} MiB", grown >> 20);
+    }
+}
+
+/// Asks for the versions every 2 ms on a connection of its own, and notes how long each answer took; ends when dropped.
+struct Bystander {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn bystander(address: std::net::SocketAddr) -> (Bystander, Arc<Mutex<Vec<Duration>>>) {
+    let (stop, notes) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&notes));
+    let thread = std::thread::spawn(move || {
+        let mut connection = RawConnection::connect(address).expect("a connection");
+        while !stopped.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            connection.api_versions().expect("a bystander is answered while others misbehave");
+            shared.lock().expect("the bystander's notes").push(began.elapsed());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    (Bystander { stop, thread: Some(thread) }, notes)
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+            && !std::thread::panicking()
+        {
+            panic!("the bystander was not served");
+        }
+    }
+}
+
+#[test]
+fn garbage_impossible_lengths_and_foreign_protocols_close_the_connection() {
+    let mut target = Target::new();
+    let mut random = Random::new(test_seed("hostile garbage"));
+    target.survives(|target| {
+        let tls_hello = [&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3][..], &[7; 500]].concat();
+        target.assert_closes("a TLS hello", &tls_hello);
+        target.assert_closes("an HTTP request", b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n");
+        target.assert_closes("an SSH greeting", b"SSH-2.0-OpenSSH_9.0\r\n");
+        for length in [-1, i32::MIN, i32::MAX, 1 << 30, 200 << 20] {
+            target.assert_closes(
+                &format!("a frame of {length} bytes"),
+                &Encoder::default().i32(length).raw(&[0; 64]).bytes,
+            );
+        }
+        for length in [0, 1, 7] {
+            target.assert_closes(&format!("a frame of {length} bytes"), &frame(&vec![0; length]));
+        }
+        for (key, version) in [(-1, 0), (999, 0), (i16::MAX, 0), (PRODUCE, -1), (PRODUCE, 999), (3, 99), (36, 0)] {
+            let bytes = frame(&request(key, version, 1, Encoder::default()));
+            target.assert_closes(&format!("API {key} version {version}"), &bytes);
+        }
+        for _ in 0..200 {
+            let len = 12 + random.below(300) as usize;
+            // A length that fits, an API key that exists, and garbage after it.
+            let mut bytes = random.bytes(len);
+            bytes[..2].copy_from_slice(&(random.below(4) as i16).to_be_bytes());
+            bytes[2..4].copy_from_slice(&9i16.to_be_bytes());
+            let mut connection = target.connect();
+            let _ = connection.send(&frame(&bytes));
+            let _ = connection.stream().shutdown(Shutdown::Write);
+            assert!(connection.is_closed_within(PATIENCE), "garbage {bytes:?}: the connection was not closed");
+        }
+    });
+}
+
+#[test]
+fn a_frame_that_ends_early_is_forgotten_with_its_connection() {
+    let mut target = Target::new();
+    let whole = frame(&request(PRODUCE, 3, 1, produce("t", 0, -1, &batch(&[&[b'x'; 5_000]], 1))));
+    target.survives(|target| {
+        for cut in (0..whole.len()).step_by(whole.len() / 97) {
+            let mut connection = target.connect();
+            connection.send(&whole[..cut]).expect("sent");
+            connection.stream().shutdown(Shutdown::Write).expect("half closed");
+            assert!(connection.is_closed_within(PATIENCE), "cut at {cut}: the connection was not closed");
+        }
+    });
+    // Nothing of them was appended: only the honest records are there.
+    let end = Admin::new(&target.setup.bootstrap(), PATIENCE).watermarks("t", 0).1;
+    assert_eq!(end, 51, "50 honest records at first, one after the attack");
+}
+
+#[test]
+fn many_connections_that_promise_large_frames_take_up_no_memory() {
+    let mut target = Target::new();
+    target.survives(|target| {
+        // Each promises 90 MB, within the default limit, and sends 100 bytes of them.
+        let begun = Encoder::default().i32(90 << 20).i16(PRODUCE).i16(3).i32(1).raw(&[0; 92]).bytes;
+        let connections: Vec<RawConnection> = (0..200)
+            .map(|_| {
+                let mut connection = target.connect();
+                connection.send(&begun).expect("sent");
+                connection
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        target.assert_serves();
+        let held = target.broker.resident_bytes();
+        assert!(held < 300 << 20, "{} promises of 90 MB hold {} MiB", connections.len(), held >> 20);
+    });
+}
+
+/// Valid small requests, one for each API and version that we decode, as the fuzzers start from.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../net/fuzz/corpus/request");
+    let mut seeds: Vec<(String, Vec<u8>)> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .flatten()
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).expect("a seed")))
+        // Others are inputs that a fuzzer found; these are named after an API and a version.
+        .filter(|(name, bytes)| {
+            bytes.len() >= 8 && name.rsplit_once("-v").is_some_and(|(_, v)| v.parse::<i16>().is_ok())
+        })
+        .collect();
+    seeds.sort();
+    seeds
+}
+
+#[test]
+fn array_lengths_near_two_to_the_31_in_every_api_and_version_take_up_no_memory() {
+    let mut target = Target::new();
+    let advertised: BTreeSet<(i16, i16)> = target
+        .connect()
+        .api_versions()
+        .expect("versions")
+        .into_iter()
+        .flat_map(|(key, lowest, highest)| (lowest..=highest).map(move |version| (key, version)))
+        .collect();
+    let seeds = seeds();
+    let id = |bytes: &[u8]| (i16::from_be_bytes([bytes[0], bytes[1]]), i16::from_be_bytes([bytes[2], bytes[3]]));
+    let tried: BTreeSet<(i16, i16)> = seeds.iter().map(|(_, bytes)| id(bytes)).collect();
+    // Produce 0-2 are advertised for librdkafka's sake and refused when used.
+    let missing: Vec<_> =
+        advertised.difference(&tried).filter(|(key, version)| *key != PRODUCE || *version > 2).collect();
+    assert!(missing.is_empty(), "no seed for (API, version) {missing:?}");
+
+    let mut requests = 0;
+    target.survives(|target| {
+        for (name, seed) in &seeds {
+            // Every place that could hold a length, in both encodings of one.
+            for place in 8..seed.len() {
+                for huge in [&[0x7f, 0xff, 0xff, 0xff][..], &[0xff, 0xff, 0xff, 0xff, 0x07][..], &[0x7f, 0xff][..]] {
+                    let mut bytes = seed.clone();
+                    let end = (place + huge.len()).min(bytes.len());
+                    if huge.len() == 5 {
+                        // A varint is as long as its number: what followed the old one-byte length follows the new one.
+                        bytes.splice(place..place + 1, huge.iter().copied());
+                    } else {
+                        bytes[place..end].copy_from_slice(&huge[..end - place]);
+                    }
+                    requests += 1;
+                    send_and_hang_up(target, &bytes).unwrap_or_else(|error| panic!("{name}, place {place}: {error}"));
+                }
+            }
+        }
+    });
+    println!("{requests} requests from {} seeds", seeds.len());
+}
+
+/// A request may be answered (a number is not always a length) or not; the client does not wait for it, and hangs up.
+fn send_and_hang_up(target: &Target, bytes: &[u8]) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(target.setup.address())?;
+    stream.set_read_timeout(Some(Duration::from_millis(5)))?;
+    let _ = stream.write_all(&frame(bytes));
+    let _ = stream.read(&mut [0; 64]);
+    Ok(())
+}
+
+#[test]
+fn a_decompression_bomb_is_refused_and_takes_up_no_memory() {
+    let mut target = Target::new();
+    Admin::new(&target.setup.bootstrap(), PATIENCE)
+        // Only a broker that recompresses, or checks the records, opens the batch at all.
+        .create_topic("recompressed", 1, &[("compression.type", "lz4")])
+        .expect("a topic");
+    target.survives(|target| {
+        let bomb = gzip_bomb_batch(900 << 20);
+        for topic in ["t", "recompressed"] {
+            let mut connection = target.connect();
+            let answer = connection.call(PRODUCE, 3, produce(topic, 0, -1, &bomb));
+            match answer {
+                Ok(answer) => assert_ne!(produce_answer(&answer).0, 0, "a bomb is not a valid batch"),
+                Err(error) => println!("{topic}: the connection was closed: {error}"),
+            }
+        }
+    });
+}
+
+/// A batch of one record of `len` zero bytes, compressed by gzip to about a thousandth.
+fn gzip_bomb_batch(len: usize) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let zeroes = vec![0; 1 << 20];
+    // A valid record: attributes, timestamp delta, offset delta, no key, the value's length; the zeroes; no headers.
+    let head = [&[0, 0, 0, 1][..], &zigzag(len as u64)].concat();
+    encoder.write_all(&zigzag((head.len() + len + 1) as u64)).expect("compressed");
+    encoder.write_all(&head).expect("compressed");
+    for _ in 0..len >> 20 {
+        encoder.write_all(&zeroes).expect("compressed");
+    }
+    encoder.write_all(&[0]).expect("compressed");
+    let records = encoder.finish().expect("compressed");
+    let mut batch = batch(&[b"x"], 1);
+    // Keep the header up to the records count; attributes say gzip; lengths and CRC follow.
+    batch.truncate(61);
+    batch.extend(records);
+    let batch_len = (batch.len() - 12) as i32;
+    batch[8..12].copy_from_slice(&batch_len.to_be_bytes());
+    batch[21..23].copy_from_slice(&1i16.to_be_bytes());
+    let crc = crc32c::crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+    batch
+}
+
+fn zigzag(value: u64) -> Vec<u8> {
+    let (mut bits, mut bytes) = (value << 1, Vec::new());
+    while bits >= 0x80 {
+        bytes.push(bits as u8 | 0x80);
+        bits >>= 7;
+    }
+    bytes.push(bits as u8);
+    bytes
+}
