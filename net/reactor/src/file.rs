@@ -19,6 +19,7 @@ const READ_BYTES_MAX: usize = 0x7fff_f000;
 pub struct File {
     reactor: Reactor,
     handle: Handle,
+    closes_on_drop: bool,
 }
 
 impl std::fmt::Debug for File {
@@ -88,15 +89,17 @@ impl File {
         self.handle
     }
 
-    /// Closes and waits for it.
+    /// Closes and waits for it: the only way to see an error of the close.
     pub async fn close(self) -> io::Result<()> {
-        let handle = self.handle;
-        let closed = OpFuture::new(&self.reactor, (), move |_, _| Op::Close { handle });
-        // From here on the operation closes it, also when this future is dropped: it has been sent by then or the
-        // drop of `self` does it.
-        let mut armed = CloseOnDrop(Some(self));
-        let closed = std::pin::pin!(closed);
-        let (result, ()) = armed.run(closed).await;
+        let (reactor, handle) = (self.reactor.clone(), self.handle);
+        // The file closes itself until the moment the operation is sent; from then on the operation does it.
+        let close = OpFuture::new(&reactor, Some(self), move |file: &mut Option<File>, _| {
+            if let Some(mut file) = file.take() {
+                file.closes_on_drop = false;
+            }
+            Op::Close { handle }
+        });
+        let (result, _) = close.without_retries().await;
         count(result).map(drop)
     }
 
@@ -106,31 +109,11 @@ impl File {
     }
 }
 
-/// Keeps the file's own drop from closing a second time once the close operation was sent.
-struct CloseOnDrop(Option<File>);
-
-impl CloseOnDrop {
-    async fn run<F: Future>(&mut self, mut closing: std::pin::Pin<&mut F>) -> F::Output {
-        std::future::poll_fn(|cx| {
-            let polled = closing.as_mut().poll(cx);
-            if let Some(file) = self.0.take() {
-                // A close without a slot was not sent yet; a later poll sends it. Leaving that future unpolled after
-                // dropping it leaks a descriptor, so a full table falls back to the file's own close.
-                if file.reactor.op_slots_full() && polled.is_pending() {
-                    self.0 = Some(file);
-                } else {
-                    std::mem::forget(file);
-                }
-            }
-            polled
-        })
-        .await
-    }
-}
-
 impl Drop for File {
     fn drop(&mut self) {
-        self.reactor.close(self.handle);
+        if self.closes_on_drop {
+            self.reactor.close(self.handle);
+        }
     }
 }
 
@@ -157,7 +140,7 @@ impl Reactor {
         });
         let (result, _) = open.yielding_handle().await;
         count(result)?;
-        Ok(File { reactor: self.clone(), handle: Handle(result) })
+        Ok(File { reactor: self.clone(), handle: Handle(result), closes_on_drop: true })
     }
 
     /// Renames, replacing a file of the new name. Durable after [`Reactor::sync_dir`] of the folders.

@@ -189,9 +189,13 @@ impl<M> MailPort<M> {
     /// As [`MailPort::wake_peers`], for a port whose thread has no reactor. Peers must have called
     /// [`MailPort::accept_remote_wakes`].
     pub fn wake_peers_from_thread(&mut self) {
-        self.wake_parked(|_, peer| match peer.remote.get() {
-            Some(remote) => remote.wake(),
-            None => debug_assert!(false, "peer without a remote waker"),
+        let id = self.id;
+        self.wake_parked(|target, peer| {
+            let remote = peer.remote.get();
+            assert!(remote.is_some(), "port {id} mailed a shard at {target:?} that accepts no remote wakes");
+            if let Some(remote) = remote {
+                remote.wake();
+            }
         });
     }
 

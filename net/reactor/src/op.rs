@@ -323,6 +323,12 @@ where
         self
     }
 
+    /// EINTR and EAGAIN are results like others: close(2) has closed in any case.
+    pub fn without_retries(mut self) -> OpFuture<D, F> {
+        self.retries = RETRIES_MAX;
+        self
+    }
+
     /// False when the table is full: the waker has been noted.
     fn send(&mut self, waker: &Waker) -> bool {
         let inner = &self.reactor.0;

@@ -384,10 +384,6 @@ impl Reactor {
         }
     }
 
-    pub(crate) fn op_slots_full(&self) -> bool {
-        self.0.ops.borrow().is_full()
-    }
-
     /// Starts an operation that has no future. None: the table is full, and `waker` is woken when it is not.
     pub(crate) fn begin_detached(
         &self,

@@ -62,8 +62,10 @@ impl Readiness {
     /// Waits until there may be something to read. One waiter at a time.
     pub async fn readable(self: &Rc<Self>, reactor: &Reactor, handle: Handle) -> io::Result<()> {
         poll_fn(|cx| {
-            if self.failed.get() != 0 {
-                return Poll::Ready(Err(io::Error::from_raw_os_error(self.failed.get())));
+            // Said once: the next call asks the kernel again.
+            let failed = self.failed.take();
+            if failed != 0 {
+                return Poll::Ready(Err(io::Error::from_raw_os_error(failed)));
             }
             if self.ready.get() {
                 return Poll::Ready(Ok(()));

@@ -398,6 +398,28 @@ fn a_crashed_nodes_tasks_are_gone_and_its_streams_and_files_with_them() {
     world.run_for(Duration::from_millis(10));
 }
 
+#[test]
+fn a_read_dropped_in_flight_parks_its_buffer_until_it_completes() {
+    let (world, node, reactor) = one_node(15);
+    world.disk(node).put(Path::new("/f"), &[7; 4096]);
+    world.disk(node).set_fault(|op| (op.kind == DiskOpKind::Read).then_some(DiskFault::Slow(Duration::from_secs(1))));
+    reactor.block_on(async {
+        let file = reactor.open(Path::new("/f"), OpenHow::read()).await.unwrap();
+        let mut read = Box::pin(file.read_at(reactor.pool().take(4096).unwrap(), 0));
+        std::future::poll_fn(|cx| {
+            assert!(read.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        drop(read);
+        assert_eq!((reactor.counters().ops_parked, reactor.pool().in_use()), (1, 4096));
+        reactor.sleep(Duration::from_millis(900)).await;
+        assert_eq!((reactor.counters().ops_parked, reactor.pool().in_use()), (1, 4096));
+        reactor.sleep(Duration::from_millis(200)).await;
+        assert_eq!((reactor.counters().ops_parked, reactor.pool().in_use()), (0, 0));
+    });
+}
+
 /// A busy world's trace: everything that depends on chance and order.
 fn trace(seed: u64) -> Vec<u64> {
     let world = SimWorld::new(seed);

@@ -22,6 +22,9 @@ use crate::wake::RemoteWaker;
 /// The wall clock's date at the world's beginning: 2023-11-14.
 const UNIX_MS_AT_START: i64 = 1_700_000_000_000;
 
+/// More turns than any world has shards.
+const PARKS_IN_ROUND_MAX: u32 = 1_000_000;
+
 /// One shard of a simulated node.
 pub(super) struct SimDriver {
     pub shared: Rc<Shared>,
@@ -180,6 +183,9 @@ impl Driver for SimDriver {
         });
         // Within a round the world goes on to the next shard; time moves between rounds.
         if self.shared.in_round.get() {
+            let parks = self.shared.parks_in_round.get() + 1;
+            self.shared.parks_in_round.set(parks);
+            assert!(parks < PARKS_IN_ROUND_MAX, "{parks} turns in one round: block_on within a turn can never end");
             return;
         }
         if !self.is_alive() {

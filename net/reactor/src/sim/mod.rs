@@ -76,6 +76,8 @@ struct Shared {
     world: RefCell<World>,
     actors: RefCell<Vec<Actor>>,
     in_round: Cell<bool>,
+    /// Turns ended since the round began: far too many are somebody blocking inside of one.
+    parks_in_round: Cell<u32>,
 }
 
 /// The simulated world. Not shared between threads; dropping it ends every attached reactor.
@@ -87,7 +89,14 @@ impl SimWorld {
     /// An empty world. Print the seed when a test fails: it is all that is needed to run it again.
     pub fn new(seed: u64) -> SimWorld {
         let world = RefCell::new(World::new(seed));
-        SimWorld { shared: Rc::new(Shared { world, actors: RefCell::default(), in_round: Cell::new(false) }) }
+        SimWorld {
+            shared: Rc::new(Shared {
+                world,
+                actors: RefCell::default(),
+                in_round: Cell::new(false),
+                parks_in_round: Cell::new(0),
+            }),
+        }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
@@ -281,6 +290,7 @@ fn round(shared: &Shared, except: Option<usize>) -> bool {
         world.rng.shuffle(&mut order);
         order
     };
+    shared.parks_in_round.set(0);
     let _in_round = InRound::enter(&shared.in_round);
     for driver in &order {
         let turn = shared.actors.borrow_mut().iter_mut().find(|a| a.driver == *driver).and_then(|a| a.turn.take());
