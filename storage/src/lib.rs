@@ -8,5 +8,8 @@
 
 pub mod batch;
 pub mod disk;
+pub mod epochs;
 pub mod ids;
+pub mod log;
+pub mod producers;
 pub mod segment;

@@ -171,10 +171,7 @@ impl CheckpointSet {
     /// When anything about it is not as it was written.
     pub fn decode(bytes: &[u8]) -> Result<Self, CheckpointError> {
         const TRAILER_BYTES: usize = "crc32c 00000000\n".len();
-        let split = bytes
-            .len()
-            .checked_sub(TRAILER_BYTES)
-            .ok_or(CheckpointError::Checksum)?;
+        let split = bytes.len().checked_sub(TRAILER_BYTES).ok_or(CheckpointError::Checksum)?;
         let (body, trailer) = bytes.split_at(split);
         if trailer != format!("crc32c {:08x}\n", crc32c::crc32c(body)).as_bytes() {
             return Err(CheckpointError::Checksum);
@@ -183,26 +180,19 @@ impl CheckpointSet {
         let mut lines = body.lines();
         let format = lines.next().unwrap_or_default();
         if format != FORMAT {
-            return Err(CheckpointError::Format {
-                found: format.to_owned(),
-            });
+            return Err(CheckpointError::Format { found: format.to_owned() });
         }
         let promised = lines.next().unwrap_or_default();
         let mut set = Self::default();
         let mut found = 0;
         for (number, line) in lines.enumerate() {
-            let (key, entry) = parse_line(line).ok_or_else(|| CheckpointError::Line {
-                line: number + 3,
-                text: line.to_owned(),
-            })?;
+            let (key, entry) =
+                parse_line(line).ok_or_else(|| CheckpointError::Line { line: number + 3, text: line.to_owned() })?;
             set.entries.insert(key, entry);
             found += 1;
         }
         if promised.parse() != Ok(found) {
-            return Err(CheckpointError::Count {
-                found,
-                promised: promised.to_owned(),
-            });
+            return Err(CheckpointError::Count { found, promised: promised.to_owned() });
         }
         Ok(set)
     }
@@ -225,19 +215,7 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
     if words.next().is_some() {
         return None;
     }
-    Some((
-        LogKey {
-            topic_id,
-            partition,
-        },
-        CheckpointEntry {
-            topic,
-            version,
-            log_start,
-            recovery,
-            truncate_to,
-        },
-    ))
+    Some((LogKey { topic_id, partition }, CheckpointEntry { topic, version, log_start, recovery, truncate_to }))
 }
 
 #[cfg(test)]
@@ -245,10 +223,7 @@ mod tests {
     use super::*;
 
     fn key(id: u8, partition: i32) -> LogKey {
-        LogKey {
-            topic_id: TopicId([id; 16]),
-            partition: PartitionIndex(partition),
-        }
+        LogKey { topic_id: TopicId([id; 16]), partition: PartitionIndex(partition) }
     }
 
     fn entry(version: u64, offset: i64) -> CheckpointEntry {
@@ -256,11 +231,7 @@ mod tests {
             topic: "orders".to_owned(),
             version,
             log_start: Offset(1),
-            recovery: RecoveryPoint {
-                offset: Offset(offset),
-                segment_base: Offset(2),
-                position: 4_321,
-            },
+            recovery: RecoveryPoint { offset: Offset(offset), segment_base: Offset(2), position: 4_321 },
             truncate_to: (version == 9).then_some(Offset(7)),
         }
     }

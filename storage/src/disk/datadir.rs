@@ -32,9 +32,7 @@ pub const CHECKPOINT_FILE: &str = "log-checkpoint";
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another process holds it.
-    #[error(
-        "{path} is in use by process {holder}: stop that broker, or give this one a data folder of its own"
-    )]
+    #[error("{path} is in use by process {holder}: stop that broker, or give this one a data folder of its own")]
     Locked {
         /// The folder.
         path: PathBuf,
@@ -90,19 +88,9 @@ impl DataDir {
     /// # Errors
     /// See [`DataDirError`].
     pub async fn open(reactor: &Reactor, path: &Path) -> Result<Self, DataDirError> {
-        let io = |what| {
-            move |error| DataDirError::Io {
-                path: path.to_path_buf(),
-                what,
-                error,
-            }
-        };
+        let io = |what| move |error| DataDirError::Io { path: path.to_path_buf(), what, error };
         make_folders(reactor, path).await.map_err(io("make it"))?;
-        let lock = if reactor.is_simulated() {
-            None
-        } else {
-            Some(lock(path)?)
-        };
+        let lock = if reactor.is_simulated() { None } else { Some(lock(path)?) };
         let entries = reactor.list_dir(path).map_err(io("list it"))?;
         let meta = read_meta(reactor, path, &entries).await?;
         let logs: Vec<String> = entries
@@ -113,17 +101,8 @@ impl DataDir {
             .map(str::to_owned)
             .collect();
         let checkpoints = merge_checkpoints(reactor, path, &entries, &logs).await?;
-        let leftovers = set_leftovers_aside(reactor, path, &entries)
-            .await
-            .map_err(io("clean it up"))?;
-        Ok(Self {
-            path: path.to_path_buf(),
-            meta,
-            checkpoints: Arc::new(checkpoints),
-            leftovers,
-            logs,
-            _lock: lock,
-        })
+        let leftovers = set_leftovers_aside(reactor, path, &entries).await.map_err(io("clean it up"))?;
+        Ok(Self { path: path.to_path_buf(), meta, checkpoints: Arc::new(checkpoints), leftovers, logs, _lock: lock })
     }
 
     /// Where it is.
@@ -142,19 +121,13 @@ impl DataDir {
     ///
     /// # Errors
     /// When the disk fails.
-    pub async fn set_meta(
-        &mut self,
-        reactor: &Reactor,
-        meta: MetaProperties,
-    ) -> Result<(), DataDirError> {
+    pub async fn set_meta(&mut self, reactor: &Reactor, meta: MetaProperties) -> Result<(), DataDirError> {
         let path = self.path.join(META_PROPERTIES);
-        replace_file(reactor, &path, meta.encode())
-            .await
-            .map_err(|error| DataDirError::Io {
-                path,
-                what: "write it",
-                error,
-            })?;
+        replace_file(reactor, &path, meta.encode()).await.map_err(|error| DataDirError::Io {
+            path,
+            what: "write it",
+            error,
+        })?;
         self.meta = Some(meta);
         Ok(())
     }
@@ -223,10 +196,7 @@ fn lock(data: &Path) -> Result<std::fs::File, DataDirError> {
             let mut holder = String::new();
             // Only for the message: whoever holds the lock wrote its pid.
             let _ = file.read_to_string(&mut holder);
-            return Err(DataDirError::Locked {
-                path: data.to_path_buf(),
-                holder: holder.trim().to_owned(),
-            });
+            return Err(DataDirError::Locked { path: data.to_path_buf(), holder: holder.trim().to_owned() });
         }
         Err(TryLockError::Error(error)) => return Err(io("lock it")(error)),
     }
@@ -248,11 +218,7 @@ async fn read_meta(
     let bytes = match read_file(reactor, &path).await {
         Ok(bytes) => bytes,
         Err(error) => {
-            return Err(DataDirError::Io {
-                path,
-                what: "read it",
-                error,
-            });
+            return Err(DataDirError::Io { path, what: "read it", error });
         }
     };
     match MetaProperties::decode(&bytes) {
@@ -280,11 +246,7 @@ async fn merge_checkpoints(
         let bytes = match read_file(reactor, &path).await {
             Ok(bytes) => bytes,
             Err(error) => {
-                return Err(DataDirError::Io {
-                    path,
-                    what: "read it",
-                    error,
-                });
+                return Err(DataDirError::Io { path, what: "read it", error });
             }
         };
         match CheckpointSet::decode(&bytes) {
@@ -297,31 +259,17 @@ async fn merge_checkpoints(
         let folder = format!("{}-{}", entry.topic, key.partition);
         logs.contains(&folder)
     });
-    let io = |what| {
-        move |error| DataDirError::Io {
-            path: data.join(CHECKPOINT_FILE),
-            what,
-            error,
-        }
-    };
-    replace_file(reactor, &data.join(CHECKPOINT_FILE), merged.encode())
-        .await
-        .map_err(io("write it"))?;
+    let io = |what| move |error| DataDirError::Io { path: data.join(CHECKPOINT_FILE), what, error };
+    replace_file(reactor, &data.join(CHECKPOINT_FILE), merged.encode()).await.map_err(io("write it"))?;
     for name in names.iter().filter(|name| **name != CHECKPOINT_FILE) {
-        unlink_if_there(reactor, &data.join(name))
-            .await
-            .map_err(io("remove the shards' files beside it"))?;
+        unlink_if_there(reactor, &data.join(name)).await.map_err(io("remove the shards' files beside it"))?;
     }
     reactor.sync_dir(data).await.map_err(io("sync its folder"))?;
     Ok(merged)
 }
 
 /// Removes scratch files, renames the old spares away, and says which folders are to be removed.
-async fn set_leftovers_aside(
-    reactor: &Reactor,
-    data: &Path,
-    entries: &[DirEntry],
-) -> io::Result<Vec<PathBuf>> {
+async fn set_leftovers_aside(reactor: &Reactor, data: &Path, entries: &[DirEntry]) -> io::Result<Vec<PathBuf>> {
     let mut leftovers = Vec::new();
     for entry in entries {
         let Some(name) = entry.name.to_str() else {
@@ -331,10 +279,7 @@ async fn set_leftovers_aside(
         if entry.is_dir && name.ends_with(DELETE_SUFFIX) {
             leftovers.push(path);
         } else if entry.is_dir && name == SPARE_FOLDER {
-            let aside = data.join(format!(
-                "{SPARE_FOLDER}.{:016x}{DELETE_SUFFIX}",
-                reactor.random_u64()
-            ));
+            let aside = data.join(format!("{SPARE_FOLDER}.{:016x}{DELETE_SUFFIX}", reactor.random_u64()));
             reactor.rename(&path, &aside).await?;
             leftovers.push(aside);
         } else if !entry.is_dir && name.ends_with(SCRATCH_SUFFIX) {

@@ -16,29 +16,19 @@ pub const SCRATCH_SUFFIX: &str = ".tmp";
 /// The errors after which the same call is simply made again.
 #[must_use]
 pub fn is_interrupted(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
 /// The errors that go away when somebody makes room.
 #[must_use]
 pub fn is_no_space(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Fills `buf` from `offset` on, up to the file's end. Returns how many bytes there were.
 ///
 /// Works for O_DIRECT, where a read that ends off a block boundary has reached the end of the file.
-pub async fn read_full(
-    file: &File,
-    mut buf: AlignedBuf,
-    offset: u64,
-) -> (io::Result<usize>, AlignedBuf) {
+pub async fn read_full(file: &File, mut buf: AlignedBuf, offset: u64) -> (io::Result<usize>, AlignedBuf) {
     let want = buf.len();
     let mut done = 0;
     while done < want {
@@ -71,9 +61,7 @@ pub async fn write_full(
     let mut done = 0;
     while done < len {
         let slice = BufSlice::new(buf, done..len);
-        let (result, slice) = file
-            .write_at(slice, offset + done as u64, durability)
-            .await;
+        let (result, slice) = file.write_at(slice, offset + done as u64, durability).await;
         buf = slice.into_inner();
         match result {
             // A short direct write may end within a block: that block is written again.
@@ -126,20 +114,12 @@ pub async fn read_file(reactor: &Reactor, path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As the operations give them.
 pub async fn write_synced(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io::Result<()> {
-    let file = reactor
-        .open(path, OpenHow::write().create().truncate())
-        .await?;
+    let file = reactor.open(path, OpenHow::write().create().truncate()).await?;
     let len = bytes.len();
     let mut bytes = bytes;
     let mut done = 0;
     while done < len {
-        let (result, slice) = file
-            .write_at(
-                BufSlice::new(bytes, done..len),
-                done as u64,
-                Durability::None,
-            )
-            .await;
+        let (result, slice) = file.write_at(BufSlice::new(bytes, done..len), done as u64, Durability::None).await;
         bytes = slice.into_inner();
         match result {
             Ok(0) => return Err(no_progress()),

@@ -56,10 +56,7 @@ fn expect(key: &'static str, value: &str, expected: &str) -> Result<(), MetaErro
     if value == expected {
         return Ok(());
     }
-    Err(MetaError::Value {
-        key,
-        value: value.to_owned(),
-    })
+    Err(MetaError::Value { key, value: value.to_owned() })
 }
 
 impl MetaProperties {
@@ -84,14 +81,9 @@ impl MetaProperties {
         let directory_id = find(text, "directory.id", '=')?;
         Ok(Self {
             cluster_id: find(text, "cluster.id", '=')?.to_owned(),
-            node_id: node_id.parse().map_err(|_| MetaError::Value {
-                key: "node.id",
-                value: node_id.to_owned(),
-            })?,
-            directory_id: parse_topic_id(directory_id).ok_or_else(|| MetaError::Value {
-                key: "directory.id",
-                value: directory_id.to_owned(),
-            })?,
+            node_id: node_id.parse().map_err(|_| MetaError::Value { key: "node.id", value: node_id.to_owned() })?,
+            directory_id: parse_topic_id(directory_id)
+                .ok_or_else(|| MetaError::Value { key: "directory.id", value: directory_id.to_owned() })?,
         })
     }
 }
@@ -112,10 +104,7 @@ pub fn decode_partition_metadata(bytes: &[u8]) -> Result<TopicId, MetaError> {
     let text = str::from_utf8(bytes).map_err(|_| MetaError::NotText)?;
     expect("version", find(text, "version", ':')?, "0")?;
     let id = find(text, "topic_id", ':')?;
-    parse_topic_id(id).ok_or_else(|| MetaError::Value {
-        key: "topic_id",
-        value: id.to_owned(),
-    })
+    parse_topic_id(id).ok_or_else(|| MetaError::Value { key: "topic_id", value: id.to_owned() })
 }
 
 /// A topic id as Kafka shows it: 22 digits of URL-safe base64.
@@ -153,9 +142,8 @@ mod tests {
     #[test]
     fn a_topic_id_reads_back_as_it_is_shown() {
         for seed in 0..50_u8 {
-            let id = TopicId(core::array::from_fn(|i| {
-                (i as u8).wrapping_mul(seed).wrapping_add(seed.wrapping_mul(97))
-            }));
+            let id =
+                TopicId(core::array::from_fn(|i| (i as u8).wrapping_mul(seed).wrapping_add(seed.wrapping_mul(97))));
             assert_eq!(parse_topic_id(&id.to_string()), Some(id));
         }
         for bad in ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAB", "AAAAAAAAAAAAAAAAAAAAA=", "AAAAAAAAAAAAAAAAAAAAAé"] {
@@ -169,25 +157,15 @@ mod tests {
         let text = encode_partition_metadata(id);
         assert_eq!(text, b"version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw");
         assert_eq!(decode_partition_metadata(&text), Ok(id));
-        assert_eq!(
-            decode_partition_metadata(b"version: 0\n"),
-            Err(MetaError::Missing { key: "topic_id" })
-        );
+        assert_eq!(decode_partition_metadata(b"version: 0\n"), Err(MetaError::Missing { key: "topic_id" }));
     }
 
     #[test]
     fn meta_properties_reads_what_kafka_writes() {
         let text = b"#\n#Mon Nov 30 2026\nnode.id=4\ndirectory.id=BwcHBwcHBwcHBwcHBwcHBw\nversion=1\ncluster.id=abc\n";
-        let meta = MetaProperties {
-            cluster_id: "abc".to_owned(),
-            node_id: 4,
-            directory_id: TopicId([7; 16]),
-        };
+        let meta = MetaProperties { cluster_id: "abc".to_owned(), node_id: 4, directory_id: TopicId([7; 16]) };
         assert_eq!(MetaProperties::decode(text), Ok(meta.clone()));
         assert_eq!(MetaProperties::decode(&meta.encode()), Ok(meta));
-        assert!(matches!(
-            MetaProperties::decode(b"version=0\n"),
-            Err(MetaError::Value { key: "version", .. })
-        ));
+        assert!(matches!(MetaProperties::decode(b"version=0\n"), Err(MetaError::Value { key: "version", .. })));
     }
 }

@@ -32,9 +32,7 @@ pub struct DiskSupport {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// No file can be made or written there.
-    #[error(
-        "{folder}: cannot {what}: {error}; the data folder must be writable by the broker's user"
-    )]
+    #[error("{folder}: cannot {what}: {error}; the data folder must be writable by the broker's user")]
     NotWritable {
         /// The folder.
         folder: PathBuf,
@@ -54,9 +52,7 @@ pub enum ProbeError {
         block_bytes: u32,
     },
     /// The kernel or the file system refuses synchronous writes.
-    #[error(
-        "{folder} ({file_system}): RWF_DSYNC is refused: {error}; use ext4, XFS or btrfs on Linux 4.7 or later"
-    )]
+    #[error("{folder} ({file_system}): RWF_DSYNC is refused: {error}; use ext4, XFS or btrfs on Linux 4.7 or later")]
     NoDsync {
         /// The folder.
         folder: PathBuf,
@@ -77,28 +73,14 @@ struct Block([u8; BLOCK_BYTES as usize]);
 /// # Errors
 /// See [`ProbeError`].
 pub fn probe(folder: &Path) -> Result<DiskSupport, ProbeError> {
-    let not_writable = |what| {
-        move |error| ProbeError::NotWritable {
-            folder: folder.to_path_buf(),
-            what,
-            error,
-        }
-    };
+    let not_writable = |what| move |error| ProbeError::NotWritable { folder: folder.to_path_buf(), what, error };
     let scratch = Scratch(folder.join(SCRATCH_NAME));
     let plain = open(&scratch.0, 0).map_err(not_writable("make a file in it"))?;
-    let (file_system, total_bytes, free_bytes) =
-        space(folder).map_err(not_writable("ask for its free space"))?;
-    write_dsync(&plain).map_err(|error| ProbeError::NoDsync {
-        folder: folder.to_path_buf(),
-        file_system,
-        error,
-    })?;
+    let (file_system, total_bytes, free_bytes) = space(folder).map_err(not_writable("ask for its free space"))?;
+    write_dsync(&plain).map_err(|error| ProbeError::NoDsync { folder: folder.to_path_buf(), file_system, error })?;
     let block_bytes = direct_block_bytes(folder, &scratch.0);
     if u64::from(block_bytes) > BLOCK_BYTES {
-        return Err(ProbeError::BlockTooLarge {
-            folder: folder.to_path_buf(),
-            block_bytes,
-        });
+        return Err(ProbeError::BlockTooLarge { folder: folder.to_path_buf(), block_bytes });
     }
     let direct_refused = match open(&scratch.0, libc::O_DIRECT).and_then(|f| write_dsync(&f)) {
         Ok(()) => None,
@@ -136,21 +118,12 @@ impl Drop for Scratch {
 }
 
 fn open(path: &Path, flags: i32) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .custom_flags(flags)
-        .open(path)
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
 }
 
 fn write_dsync(file: &File) -> io::Result<()> {
     let block = Block([0; BLOCK_BYTES as usize]);
-    let piece = libc::iovec {
-        iov_base: (&raw const block.0).cast_mut().cast(),
-        iov_len: block.0.len(),
-    };
+    let piece = libc::iovec { iov_base: (&raw const block.0).cast_mut().cast(), iov_len: block.0.len() };
     // SAFETY: one piece that lives until the call returns; the kernel only reads it.
     let written = unsafe { libc::pwritev2(file.as_raw_fd(), &raw const piece, 1, 0, libc::RWF_DSYNC) };
     match usize::try_from(written) {
@@ -195,19 +168,7 @@ fn direct_block_bytes(folder: &Path, file: &Path) -> u32 {
     // SAFETY: `statx` is plain numbers, for which all zeroes are a value.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: a path with its zero byte, and room for the answer.
-    let result = unsafe {
-        libc::statx(
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            0,
-            libc::STATX_DIOALIGN,
-            &raw mut stat,
-        )
-    };
+    let result = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), 0, libc::STATX_DIOALIGN, &raw mut stat) };
     let known = result == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0;
-    if known && stat.stx_dio_offset_align > 0 {
-        stat.stx_dio_offset_align
-    } else {
-        fallback
-    }
+    if known && stat.stx_dio_offset_align > 0 { stat.stx_dio_offset_align } else { fallback }
 }

@@ -164,11 +164,7 @@ impl SpareMaker {
             Some(spare) => Rc::new(RefCell::new(Slot::Ready(spare))),
             None => self.enqueue(bytes)?,
         };
-        Some(SpareTicket {
-            slot,
-            bytes,
-            maker: self.clone(),
-        })
+        Some(SpareTicket { slot, bytes, maker: self.clone() })
     }
 
     /// Bytes of the budget in use.
@@ -201,17 +197,13 @@ impl SpareMaker {
 
     fn enqueue(&self, bytes: u64) -> Option<Rc<RefCell<Slot>>> {
         let inner = &self.0;
-        let full = inner.queue.borrow().len() >= QUEUE_MAX
-            || inner.used.get().saturating_add(bytes) > inner.bytes_max;
+        let full = inner.queue.borrow().len() >= QUEUE_MAX || inner.used.get().saturating_add(bytes) > inner.bytes_max;
         if full {
             self.count(|c| c.refused += 1);
             return None;
         }
         inner.used.set(inner.used.get() + bytes);
-        let charge = Charge {
-            bytes,
-            used: inner.used.clone(),
-        };
+        let charge = Charge { bytes, used: inner.used.clone() };
         let slot = Rc::new(RefCell::new(Slot::Waiting(charge)));
         inner.queue.borrow_mut().push_back((bytes, slot.clone()));
         if !inner.running.replace(true) {
@@ -247,12 +239,7 @@ impl SpareMaker {
                         c.made += 1;
                         c.bytes += bytes;
                     });
-                    let spare = Spare {
-                        path,
-                        bytes,
-                        file: Rc::new(file),
-                        charge,
-                    };
+                    let spare = Spare { path, bytes, file: Rc::new(file), charge };
                     if Rc::strong_count(&slot) == 1 {
                         self.keep(spare);
                     } else {
@@ -286,10 +273,7 @@ impl SpareMaker {
 
     async fn write_zeroes(&self, path: &Path, bytes: u64) -> io::Result<File> {
         let inner = &self.0;
-        let how = OpenHow {
-            direct: inner.direct,
-            ..OpenHow::write().create().truncate()
-        };
+        let how = OpenHow { direct: inner.direct, ..OpenHow::write().create().truncate() };
         let file = inner.reactor.open(path, how).await?;
         let zeroes = zeroes(&inner.reactor, bytes)?;
         write_zeroes(&file, zeroes, 0, bytes).await?;
@@ -305,10 +289,7 @@ impl SpareMaker {
 /// When the pool has none.
 pub fn zeroes(reactor: &Reactor, bytes: u64) -> io::Result<AlignedBuf> {
     let want = usize::try_from(bytes).map_or(WRITE_BYTES, |b| b.min(WRITE_BYTES));
-    let mut buf = reactor
-        .pool()
-        .take(want)
-        .map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
+    let mut buf = reactor.pool().take(want).map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
     buf.fill(0);
     Ok(buf)
 }
@@ -317,17 +298,11 @@ pub fn zeroes(reactor: &Reactor, bytes: u64) -> io::Result<AlignedBuf> {
 ///
 /// # Errors
 /// As the writes give them.
-pub async fn write_zeroes(
-    file: &File,
-    mut zeroes: AlignedBuf,
-    offset: u64,
-    bytes: u64,
-) -> io::Result<()> {
+pub async fn write_zeroes(file: &File, mut zeroes: AlignedBuf, offset: u64, bytes: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes {
         let now = usize::try_from(bytes - done).map_or(zeroes.len(), |b| b.min(zeroes.len()));
-        let (result, back) =
-            write_full(file, zeroes, now, offset + done, Durability::None).await;
+        let (result, back) = write_full(file, zeroes, now, offset + done, Durability::None).await;
         result?;
         zeroes = back;
         done += now as u64;

@@ -27,10 +27,7 @@ impl SegmentIndex {
         Self {
             offsets: OffsetIndex::new(base),
             times: TimeIndex::new(base),
-            largest: TimestampOffset {
-                timestamp: Timestamp::NONE,
-                offset: base,
-            },
+            largest: TimestampOffset { timestamp: Timestamp::NONE, offset: base },
             bytes_since_entry: 0,
         }
     }
@@ -38,33 +35,15 @@ impl SegmentIndex {
     /// An index read back from its files. Before it may grow again it must be [rewound](Self::rewind).
     #[must_use]
     pub fn from_files(base: Offset, offsets: OffsetIndex, times: TimeIndex) -> Self {
-        let largest = times.last().unwrap_or(TimestampOffset {
-            timestamp: Timestamp::NONE,
-            offset: base,
-        });
-        Self {
-            offsets,
-            times,
-            largest,
-            bytes_since_entry: 0,
-        }
+        let largest = times.last().unwrap_or(TimestampOffset { timestamp: Timestamp::NONE, offset: base });
+        Self { offsets, times, largest, bytes_since_entry: 0 }
     }
 
     /// Takes note of a batch of `bytes` that starts at `position`; an entry is due once more than `interval` bytes have
     /// passed since the last one.
-    pub fn note(
-        &mut self,
-        header: &BatchHeader,
-        last_offset: Offset,
-        position: u64,
-        bytes: usize,
-        interval: u32,
-    ) {
+    pub fn note(&mut self, header: &BatchHeader, last_offset: Offset, position: u64, bytes: usize, interval: u32) {
         if header.max_timestamp > self.largest.timestamp {
-            self.largest = TimestampOffset {
-                timestamp: header.max_timestamp,
-                offset: last_offset,
-            };
+            self.largest = TimestampOffset { timestamp: header.max_timestamp, offset: last_offset };
         }
         if self.bytes_since_entry > u64::from(interval)
             && let Ok(position) = u32::try_from(position)
@@ -91,10 +70,8 @@ impl SegmentIndex {
         };
         // The time entry made with this one says what is the largest up to it, so it stays.
         self.times.truncate_to(entry.last_offset.next());
-        self.largest = self.times.last().unwrap_or(TimestampOffset {
-            timestamp: Timestamp::NONE,
-            offset: self.offsets.base(),
-        });
+        self.largest =
+            self.times.last().unwrap_or(TimestampOffset { timestamp: Timestamp::NONE, offset: self.offsets.base() });
         self.bytes_since_entry = u64::MAX / 2;
         u64::from(entry.position)
     }
@@ -130,13 +107,7 @@ mod tests {
             let bytes = HEADER_BYTES + (n as usize * 37) % 300;
             let time = 1_000 + (n * 7919) % 101;
             if n >= from {
-                index.note(
-                    &header(n, bytes, time),
-                    Offset(n),
-                    position,
-                    bytes,
-                    512,
-                );
+                index.note(&header(n, bytes, time), Offset(n), position, bytes, 512);
             }
             position += bytes as u64;
         }

@@ -72,10 +72,7 @@ impl OffsetIndex {
     /// An empty index of the segment that starts at `base`.
     #[must_use]
     pub const fn new(base: Offset) -> Self {
-        Self {
-            base,
-            entries: Vec::new(),
-        }
+        Self { base, entries: Vec::new() }
     }
 
     /// The base offset of the segment.
@@ -109,25 +106,14 @@ impl OffsetIndex {
             self.base
         );
         if let Some(last) = self.entries.last() {
-            assert!(
-                relative > last.relative,
-                "index entry {relative} does not lie behind {}",
-                last.relative
-            );
-            assert!(
-                position > last.position,
-                "index position {position} does not lie behind {}",
-                last.position
-            );
+            assert!(relative > last.relative, "index entry {relative} does not lie behind {}", last.relative);
+            assert!(position > last.position, "index position {position} does not lie behind {}", last.position);
         }
         self.entries.push(Packed { relative, position });
     }
 
     fn resolve(&self, packed: Packed) -> OffsetEntry {
-        OffsetEntry {
-            last_offset: self.base + i64::from(packed.relative),
-            position: packed.position,
-        }
+        OffsetEntry { last_offset: self.base + i64::from(packed.relative), position: packed.position }
     }
 
     fn before(&self, count: usize) -> Option<OffsetEntry> {
@@ -145,19 +131,13 @@ impl OffsetIndex {
     #[must_use]
     pub fn floor(&self, target: Offset) -> Option<OffsetEntry> {
         let distance = target - self.base;
-        self.before(
-            self.entries
-                .partition_point(|e| i64::from(e.relative) <= distance),
-        )
+        self.before(self.entries.partition_point(|e| i64::from(e.relative) <= distance))
     }
 
     /// The last entry whose batch starts at or before `position`.
     #[must_use]
     pub fn floor_by_position(&self, position: u64) -> Option<OffsetEntry> {
-        self.before(
-            self.entries
-                .partition_point(|e| u64::from(e.position) <= position),
-        )
+        self.before(self.entries.partition_point(|e| u64::from(e.position) <= position))
     }
 
     /// The last entry.
@@ -175,9 +155,7 @@ impl OffsetIndex {
 
     /// Drops the entries of batches that start at or behind `position`.
     pub fn truncate_to_position(&mut self, position: u64) {
-        let keep = self
-            .entries
-            .partition_point(|e| u64::from(e.position) < position);
+        let keep = self.entries.partition_point(|e| u64::from(e.position) < position);
         self.entries.truncate(keep);
     }
 
@@ -200,29 +178,20 @@ impl OffsetIndex {
     pub fn decode(base: Offset, bytes: &[u8], segment_bytes: u64) -> Result<Self, IndexError> {
         let (chunks, rest) = bytes.as_chunks::<OFFSET_ENTRY_BYTES>();
         if !rest.is_empty() {
-            return Err(IndexError::Length {
-                bytes: bytes.len(),
-                entry_bytes: OFFSET_ENTRY_BYTES,
-            });
+            return Err(IndexError::Length { bytes: bytes.len(), entry_bytes: OFFSET_ENTRY_BYTES });
         }
         let mut entries: Vec<Packed> = Vec::with_capacity(chunks.len());
         for (entry, chunk) in chunks.iter().enumerate() {
             let [a, b, c, d, e, f, g, h] = *chunk;
-            let packed = Packed {
-                relative: u32::from_be_bytes([a, b, c, d]),
-                position: u32::from_be_bytes([e, f, g, h]),
-            };
+            let packed =
+                Packed { relative: u32::from_be_bytes([a, b, c, d]), position: u32::from_be_bytes([e, f, g, h]) };
             if let Some(last) = entries.last()
                 && (packed.relative <= last.relative || packed.position <= last.position)
             {
                 return Err(IndexError::Order { entry });
             }
             if u64::from(packed.position) >= segment_bytes {
-                return Err(IndexError::Position {
-                    entry,
-                    position: u64::from(packed.position),
-                    segment_bytes,
-                });
+                return Err(IndexError::Position { entry, position: u64::from(packed.position), segment_bytes });
             }
             entries.push(packed);
         }
@@ -250,10 +219,7 @@ mod tests {
         assert_eq!(index.floor_position(Offset(109)), 500);
         assert_eq!(index.floor_position(Offset(128)), 1_000);
         assert_eq!(index.floor_position(Offset(5_000)), 1_500);
-        assert_eq!(
-            index.floor_by_position(1_499).map(|e| e.position),
-            Some(1_000)
-        );
+        assert_eq!(index.floor_by_position(1_499).map(|e| e.position), Some(1_000));
         assert_eq!(index.floor_by_position(499), None);
     }
 
@@ -263,10 +229,7 @@ mod tests {
         let bytes = index.encode_from(0);
         assert_eq!(bytes.len(), 24);
         assert_eq!(bytes.get(..8), Some(&[0, 0, 0, 9, 0, 0, 1, 244][..]));
-        assert_eq!(
-            OffsetIndex::decode(Offset(100), &bytes, 2_000),
-            Ok(index.clone())
-        );
+        assert_eq!(OffsetIndex::decode(Offset(100), &bytes, 2_000), Ok(index.clone()));
         assert_eq!(index.encode_from(2).len(), 8);
     }
 
@@ -277,15 +240,9 @@ mod tests {
             OffsetIndex::decode(Offset(100), &bytes[..23], 2_000),
             Err(IndexError::Length { bytes: 23, .. })
         ));
-        assert!(matches!(
-            OffsetIndex::decode(Offset(100), &bytes, 1_500),
-            Err(IndexError::Position { entry: 2, .. })
-        ));
+        assert!(matches!(OffsetIndex::decode(Offset(100), &bytes, 1_500), Err(IndexError::Position { entry: 2, .. })));
         let doubled = [bytes.clone(), bytes].concat();
-        assert!(matches!(
-            OffsetIndex::decode(Offset(100), &doubled, 2_000),
-            Err(IndexError::Order { entry: 3 })
-        ));
+        assert!(matches!(OffsetIndex::decode(Offset(100), &doubled, 2_000), Err(IndexError::Order { entry: 3 })));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub enum ScanStop {
 pub struct Scanner {
     position: u64,
     expected: Offset,
+    /// The first batch says itself what its base offset is.
+    takes_first: bool,
     epoch: LeaderEpoch,
     limit: Option<Offset>,
     head: [u8; HEADER_BYTES],
@@ -106,6 +108,7 @@ impl Scanner {
         Self {
             position,
             expected,
+            takes_first: false,
             epoch,
             limit,
             head: [0; HEADER_BYTES],
@@ -113,6 +116,13 @@ impl Scanner {
             body: None,
             control: Vec::new(),
         }
+    }
+
+    /// A scan that starts at `position` with whatever offset the batch there has, for places that are known to hold the
+    /// right ones: below the recovery point.
+    #[must_use]
+    pub fn from_position(position: u64, epoch: LeaderEpoch, limit: Option<Offset>) -> Self {
+        Self { takes_first: true, ..Self::new(position, Offset::NONE, epoch, limit) }
     }
 
     /// Where the last sound batch ends.
@@ -147,22 +157,14 @@ impl Scanner {
     /// # Errors
     /// When it cuts a batch short.
     pub fn finish(&self) -> Result<(), BatchFault> {
-        if self.unfinished() == 0 {
-            Ok(())
-        } else {
-            Err(BatchFault::CutShort)
-        }
+        if self.unfinished() == 0 { Ok(()) } else { Err(BatchFault::CutShort) }
     }
 
     /// Takes the next bytes of the segment and hands every batch completed by them to `each`.
     ///
     /// # Errors
     /// At the first batch that is none, does not belong here or lies at the limit; the scanner then stands before it.
-    pub fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        mut each: impl FnMut(ScannedBatch<'_>),
-    ) -> Result<(), ScanStop> {
+    pub fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(ScannedBatch<'_>)) -> Result<(), ScanStop> {
         while !bytes.is_empty() {
             bytes = match &mut self.body {
                 None => self.feed_head(bytes)?,
@@ -200,20 +202,16 @@ impl Scanner {
         Ok(rest)
     }
 
-    fn check_header(&self) -> Result<BatchHeader, ScanStop> {
-        let header =
-            BatchHeader::parse(&self.head).map_err(|e| ScanStop::Fault(BatchFault::Header(e)))?;
+    fn check_header(&mut self) -> Result<BatchHeader, ScanStop> {
+        let header = BatchHeader::parse(&self.head).map_err(|e| ScanStop::Fault(BatchFault::Header(e)))?;
+        if std::mem::take(&mut self.takes_first) {
+            self.expected = header.base_offset;
+        }
         if header.base_offset != self.expected {
-            return Err(ScanStop::Fault(BatchFault::Offset {
-                found: header.base_offset,
-                expected: self.expected,
-            }));
+            return Err(ScanStop::Fault(BatchFault::Offset { found: header.base_offset, expected: self.expected }));
         }
         if header.leader_epoch < self.epoch {
-            return Err(ScanStop::Fault(BatchFault::Epoch {
-                found: header.leader_epoch,
-                before: self.epoch,
-            }));
+            return Err(ScanStop::Fault(BatchFault::Epoch { found: header.leader_epoch, before: self.epoch }));
         }
         let delta = header.last_offset_delta;
         let Some(last) = header.last_offset().filter(|_| delta >= 0) else {
@@ -232,9 +230,7 @@ impl Scanner {
         let (now, rest) = bytes.split_at(body.missing.min(bytes.len()));
         body.crc = crc32c::crc32c_append(body.crc, now);
         body.missing -= now.len();
-        if body.header.attributes.is_control()
-            && self.control.len() + now.len() <= CONTROL_BATCH_BYTES_MAX
-        {
+        if body.header.attributes.is_control() && self.control.len() + now.len() <= CONTROL_BATCH_BYTES_MAX {
             self.control.extend_from_slice(now);
         }
         rest
@@ -246,10 +242,7 @@ impl Scanner {
         };
         self.head_len = 0;
         if body.crc != body.header.crc {
-            return Err(ScanStop::Fault(BatchFault::Crc {
-                found: body.crc,
-                stored: body.header.crc,
-            }));
+            return Err(ScanStop::Fault(BatchFault::Crc { found: body.crc, stored: body.header.crc }));
         }
         let bytes = body.header.total_bytes();
         let is_control = body.header.attributes.is_control();

@@ -40,21 +40,13 @@ unsafe impl Sync for ChunkMemory {}
 impl ChunkMemory {
     fn new(mut buf: AlignedBuf) -> Self {
         let capacity = buf.len();
-        Self {
-            start: NonNull::new(buf.as_mut_ptr()).unwrap_or(NonNull::dangling()),
-            capacity,
-            _owner: buf,
-        }
+        Self { start: NonNull::new(buf.as_mut_ptr()).unwrap_or(NonNull::dangling()), capacity, _owner: buf }
     }
 
     /// # Safety
     /// The range must have been written, and lie before the tail's end.
     unsafe fn bytes(&self, start: usize, len: usize) -> &[u8] {
-        assert!(
-            start + len <= self.capacity,
-            "bytes {start}+{len} of a chunk of {}",
-            self.capacity
-        );
+        assert!(start + len <= self.capacity, "bytes {start}+{len} of a chunk of {}", self.capacity);
         // SAFETY: in bounds (asserted); written and settled (the caller's promise).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(start), len) }
     }
@@ -70,11 +62,7 @@ impl ChunkMemory {
         );
         // SAFETY: in bounds (asserted); the source is a live slice, and the target is not readable by anyone yet.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                self.start.as_ptr().add(at),
-                bytes.len(),
-            );
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len());
         }
     }
 }
@@ -138,11 +126,7 @@ impl Tail {
     /// must be [restored](Self::restore_block) before the first append.
     #[must_use]
     pub const fn new(end: u64) -> Self {
-        Self {
-            chunks: VecDeque::new(),
-            start: end,
-            end,
-        }
+        Self { chunks: VecDeque::new(), start: end, end }
     }
 
     /// The first position in memory; equals `end` when nothing is.
@@ -181,29 +165,15 @@ impl Tail {
             Some(last) => last.end(),
             None => self.end,
         };
-        assert!(
-            position.is_multiple_of(BLOCK_BYTES),
-            "chunk at {position}: its last block was never restored"
-        );
+        assert!(position.is_multiple_of(BLOCK_BYTES), "chunk at {position}: its last block was never restored");
         let capacity = buf.len() as u64;
-        assert!(
-            capacity > 0 && capacity.is_multiple_of(BLOCK_BYTES),
-            "chunk of {capacity} bytes"
-        );
-        self.chunks.push_back(Chunk {
-            memory: Arc::new(ChunkMemory::new(buf)),
-            position,
-            capacity,
-        });
+        assert!(capacity > 0 && capacity.is_multiple_of(BLOCK_BYTES), "chunk of {capacity} bytes");
+        self.chunks.push_back(Chunk { memory: Arc::new(ChunkMemory::new(buf)), position, capacity });
     }
 
     /// Puts the bytes of the partial last block back into memory: `block` holds them from the block's start on.
     pub fn restore_block(&mut self, buf: AlignedBuf, block: &[u8]) {
-        assert!(
-            self.chunks.is_empty(),
-            "restoring a block into a tail of {} chunks",
-            self.chunks.len()
-        );
+        assert!(self.chunks.is_empty(), "restoring a block into a tail of {} chunks", self.chunks.len());
         let start = align_down(self.end);
         assert_eq!(
             block.len() as u64,
@@ -212,42 +182,27 @@ impl Tail {
             self.end
         );
         let capacity = buf.len() as u64;
-        assert!(
-            capacity.is_multiple_of(BLOCK_BYTES) && capacity >= BLOCK_BYTES,
-            "chunk of {capacity} bytes"
-        );
+        assert!(capacity.is_multiple_of(BLOCK_BYTES) && capacity >= BLOCK_BYTES, "chunk of {capacity} bytes");
         let memory = ChunkMemory::new(buf);
         // SAFETY: the memory is new: nobody else knows it.
         unsafe { memory.write(0, block) };
-        self.chunks.push_back(Chunk {
-            memory: Arc::new(memory),
-            position: start,
-            capacity,
-        });
+        self.chunks.push_back(Chunk { memory: Arc::new(memory), position: start, capacity });
         self.start = start;
     }
 
     /// Copies `bytes` behind the end. The room must be there.
     pub fn append(&mut self, mut bytes: &[u8]) {
-        assert!(
-            bytes.len() as u64 <= self.room(),
-            "append of {} bytes into room for {}",
-            bytes.len(),
-            self.room()
-        );
+        assert!(bytes.len() as u64 <= self.room(), "append of {} bytes into room for {}", bytes.len(), self.room());
         let mut index = self.chunk_at(self.end);
         while !bytes.is_empty() {
             let Some(chunk) = self.chunks.get(index) else {
                 return;
             };
-            let (now, rest) = bytes.split_at(
-                usize::try_from(chunk.end() - self.end).map_or(bytes.len(), |n| n.min(bytes.len())),
-            );
+            let (now, rest) =
+                bytes.split_at(usize::try_from(chunk.end() - self.end).map_or(bytes.len(), |n| n.min(bytes.len())));
             // SAFETY: the range lies at or behind `end`: no slice covers it, and this tail is the one writer.
             unsafe {
-                chunk
-                    .memory
-                    .write((self.end - chunk.position) as usize, now);
+                chunk.memory.write((self.end - chunk.position) as usize, now);
             }
             self.end += now.len() as u64;
             bytes = rest;
@@ -258,12 +213,7 @@ impl Tail {
     /// The chunk that holds `position`, or the number of chunks.
     fn chunk_at(&self, position: u64) -> usize {
         // Hot reads and appends are near the end: search from there.
-        let behind = self
-            .chunks
-            .iter()
-            .rev()
-            .take_while(|c| c.position > position)
-            .count();
+        let behind = self.chunks.iter().rev().take_while(|c| c.position > position).count();
         let index = self.chunks.len() - behind;
         match index.checked_sub(1) {
             Some(i) if self.chunks.get(i).is_some_and(|c| position < c.end()) => i,
@@ -286,11 +236,7 @@ impl Tail {
                 return;
             };
             let end = chunk.end().min(to);
-            each(
-                chunk,
-                (at - chunk.position) as u32,
-                (end - at) as u32,
-            );
+            each(chunk, (at - chunk.position) as u32, (end - at) as u32);
             at = end;
             index += 1;
         }
@@ -299,11 +245,7 @@ impl Tail {
     /// The bytes `from..to`, shared without a copy.
     pub fn slices(&self, from: u64, to: u64, into: &mut TailSlices) {
         self.pieces(from, to, |chunk, start, len| {
-            into.push(TailSlice {
-                memory: chunk.memory.clone(),
-                start,
-                len,
-            });
+            into.push(TailSlice { memory: chunk.memory.clone(), start, len });
         });
     }
 
@@ -320,7 +262,7 @@ impl Tail {
         });
     }
 
-    /// Bytes of the oldest chunk if all of it lies before `durable` and another one follows.
+    /// Bytes of the oldest chunk, if no commit will write any of it again: all of it lies before `durable`.
     #[must_use]
     pub fn oldest_evictable(&self, durable: u64) -> Option<usize> {
         let oldest = self.chunks.front()?;
@@ -328,14 +270,16 @@ impl Tail {
         (oldest.end() <= align_down(durable)).then_some(oldest.memory.capacity)
     }
 
+    /// Bytes of the oldest chunk.
+    #[must_use]
+    pub fn oldest_bytes(&self) -> Option<usize> {
+        self.chunks.front().map(|c| c.memory.capacity)
+    }
+
     /// Lets go of the oldest chunk.
     pub fn evict_oldest(&mut self) {
         if let Some(oldest) = self.chunks.pop_front() {
-            self.start = self
-                .chunks
-                .front()
-                .map_or(self.end, |c| c.position)
-                .max(oldest.end().min(self.end));
+            self.start = self.chunks.front().map_or(self.end, |c| c.position).max(oldest.end().min(self.end));
         }
     }
 
@@ -360,9 +304,7 @@ impl Tail {
         let aligned = align_down(end);
         let in_memory = aligned >= self.start || end == aligned;
         let mut partial = [0_u8; BLOCK_BYTES as usize];
-        let partial = partial
-            .get_mut(..(end - aligned) as usize)
-            .unwrap_or_default();
+        let partial = partial.get_mut(..(end - aligned) as usize).unwrap_or_default();
         if in_memory && !partial.is_empty() {
             self.copy_out(aligned, partial);
         }
@@ -385,32 +327,21 @@ impl Tail {
         // SAFETY: the memory is new: nobody else knows it.
         unsafe { memory.write(0, partial) };
         let capacity = memory.capacity as u64;
-        self.chunks.push_back(Chunk {
-            memory: Arc::new(memory),
-            position: aligned,
-            capacity,
-        });
+        self.chunks.push_back(Chunk { memory: Arc::new(memory), position: aligned, capacity });
         true
     }
 
-    /// Bytes freed by moving the last, partly filled block of an otherwise durable single chunk into a chunk of one
-    /// block; `None` if that frees nothing.
+    /// Whether all that is needed of a single, larger chunk is its last block: all is durable.
     #[must_use]
-    pub fn shrinkable(&self, durable: u64) -> Option<usize> {
-        let only = self.chunks.front()?;
-        (self.chunks.len() == 1
-            && durable == self.end
-            && only.memory.capacity as u64 > BLOCK_BYTES)
-            .then(|| only.memory.capacity - BLOCK_BYTES as usize)
+    pub fn is_shrinkable(&self, durable: u64) -> bool {
+        self.chunks.len() == 1 && durable == self.end && self.oldest_bytes() > Some(BLOCK_BYTES as usize)
     }
 
-    /// See [`shrinkable`](Self::shrinkable).
+    /// Keeps the partly filled last block only, in `block`.
     pub fn shrink(&mut self, block: AlignedBuf) {
         let aligned = align_down(self.end);
         let mut partial = [0_u8; BLOCK_BYTES as usize];
-        let partial = partial
-            .get_mut(..(self.end - aligned) as usize)
-            .unwrap_or_default();
+        let partial = partial.get_mut(..(self.end - aligned) as usize).unwrap_or_default();
         self.copy_out(aligned.max(self.start), partial);
         self.clear();
         if !partial.is_empty() {

@@ -35,10 +35,7 @@ impl TimeIndex {
     /// An empty index of the segment that starts at `base`.
     #[must_use]
     pub const fn new(base: Offset) -> Self {
-        Self {
-            base,
-            entries: Vec::new(),
-        }
+        Self { base, entries: Vec::new() }
     }
 
     /// Number of entries.
@@ -55,12 +52,7 @@ impl TimeIndex {
 
     /// Adds an entry, unless its timestamp is no larger than the last one's (as Kafka does).
     pub fn maybe_append(&mut self, at: TimestampOffset) {
-        if self
-            .entries
-            .last()
-            .is_some_and(|last| at.timestamp.0 <= last.timestamp)
-            || at.timestamp.0 < 0
-        {
+        if self.entries.last().is_some_and(|last| at.timestamp.0 <= last.timestamp) || at.timestamp.0 < 0 {
             return;
         }
         let distance = at.offset - self.base;
@@ -71,18 +63,13 @@ impl TimeIndex {
             at.offset,
             self.base
         );
-        self.entries.push(Packed {
-            timestamp: at.timestamp.0,
-            relative,
-        });
+        self.entries.push(Packed { timestamp: at.timestamp.0, relative });
     }
 
     /// The entry with the greatest timestamp that is at most `timestamp`.
     #[must_use]
     pub fn floor(&self, timestamp: Timestamp) -> Option<TimestampOffset> {
-        let count = self
-            .entries
-            .partition_point(|e| e.timestamp <= timestamp.0);
+        let count = self.entries.partition_point(|e| e.timestamp <= timestamp.0);
         self.at(count.checked_sub(1)?)
     }
 
@@ -94,18 +81,13 @@ impl TimeIndex {
 
     fn at(&self, entry: usize) -> Option<TimestampOffset> {
         let packed = self.entries.get(entry)?;
-        Some(TimestampOffset {
-            timestamp: Timestamp(packed.timestamp),
-            offset: self.base + i64::from(packed.relative),
-        })
+        Some(TimestampOffset { timestamp: Timestamp(packed.timestamp), offset: self.base + i64::from(packed.relative) })
     }
 
     /// Drops the entries at or behind `offset`.
     pub fn truncate_to(&mut self, offset: Offset) {
         let distance = offset - self.base;
-        let keep = self
-            .entries
-            .partition_point(|e| i64::from(e.relative) < distance);
+        let keep = self.entries.partition_point(|e| i64::from(e.relative) < distance);
         self.entries.truncate(keep);
     }
 
@@ -128,10 +110,7 @@ impl TimeIndex {
     pub fn decode(base: Offset, bytes: &[u8]) -> Result<Self, IndexError> {
         let (chunks, rest) = bytes.as_chunks::<TIME_ENTRY_BYTES>();
         if !rest.is_empty() {
-            return Err(IndexError::Length {
-                bytes: bytes.len(),
-                entry_bytes: TIME_ENTRY_BYTES,
-            });
+            return Err(IndexError::Length { bytes: bytes.len(), entry_bytes: TIME_ENTRY_BYTES });
         }
         let mut entries: Vec<Packed> = Vec::with_capacity(chunks.len());
         for (entry, chunk) in chunks.iter().enumerate() {
@@ -156,10 +135,7 @@ mod tests {
     use super::*;
 
     fn entry(timestamp: i64, offset: i64) -> TimestampOffset {
-        TimestampOffset {
-            timestamp: Timestamp(timestamp),
-            offset: Offset(offset),
-        }
+        TimestampOffset { timestamp: Timestamp(timestamp), offset: Offset(offset) }
     }
 
     #[test]

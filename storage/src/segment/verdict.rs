@@ -49,9 +49,7 @@ pub fn judge(bytes: &[u8], position: u64, expected: Offset, epoch: LeaderEpoch) 
         Some(sound) if has_old_sector(bytes.get(..sound).unwrap_or_default(), position) => {
             Verdict::Torn { garbage_end }
         }
-        Some(sound) => Verdict::Rotten {
-            sound_at: Some(position + sound as u64),
-        },
+        Some(sound) => Verdict::Rotten { sound_at: Some(position + sound as u64) },
     }
 }
 
@@ -61,9 +59,7 @@ pub fn judge(bytes: &[u8], position: u64, expected: Offset, epoch: LeaderEpoch) 
 /// has its header, the search starts behind it; nearer, since the length itself may have rotted, only the batch with
 /// exactly the next offset counts. Where the header is gone, everything counts.
 fn find_sound(bytes: &[u8], expected: Offset, epoch: LeaderEpoch) -> Option<usize> {
-    let header = BatchHeader::parse(bytes)
-        .ok()
-        .filter(|h| h.base_offset == expected && h.last_offset_delta >= 0);
+    let header = BatchHeader::parse(bytes).ok().filter(|h| h.base_offset == expected && h.last_offset_delta >= 0);
     let search = |from: usize, next: Option<Offset>| {
         let last_start = bytes.len().checked_sub(HEADER_BYTES)?;
         (from..=last_start).find(|at| {
@@ -72,8 +68,9 @@ fn find_sound(bytes: &[u8], expected: Offset, epoch: LeaderEpoch) -> Option<usiz
         })
     };
     match header {
-        Some(header) => search(header.total_bytes(), None)
-            .or_else(|| search(1, header.last_offset().map(Offset::next))),
+        Some(header) => {
+            search(header.total_bytes(), None).or_else(|| search(1, header.last_offset().map(Offset::next)))
+        }
         None => search(1, None),
     }
 }
@@ -103,10 +100,7 @@ fn has_old_sector(bytes: &[u8], position: u64) -> bool {
             return false;
         }
         let share = (start - position) as usize..(sector_end - position) as usize;
-        if bytes
-            .get(share)
-            .is_some_and(|s| s.iter().all(|b| *b == 0))
-        {
+        if bytes.get(share).is_some_and(|s| s.iter().all(|b| *b == 0)) {
             return true;
         }
         start = sector_end;

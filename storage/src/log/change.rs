@@ -1,0 +1,143 @@
+//! Changes to what a log is: where it starts, which epoch it is in.
+//!
+//! Holds: DeleteRecords, new leader epochs, the removal of segments nobody can read any more.
+//! Never touches: the end of the log (see `truncate`).
+
+use super::Log;
+use super::error::ChangeError;
+use super::names::{INDEX, LOG, SNAPSHOT, TIME_INDEX, segment_path};
+use super::state::{Phase, Status};
+use crate::disk::files::unlink_if_there;
+use crate::disk::remove::remove_file;
+use crate::ids::{LeaderEpoch, Offset};
+use std::io;
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
+    move |error| ChangeError::Io { what, error }
+}
+
+impl Log {
+    /// Moves the log start up to `offset` (KIP-107). Returns the log start, which never goes back. Durable when it
+    /// returns; segments wholly below it are removed in the background.
+    ///
+    /// The caller keeps `offset` at or below the high watermark.
+    ///
+    /// # Errors
+    /// When `offset` lies behind what is durable, the log is fenced or being changed, or the checkpoint cannot be written.
+    pub async fn delete_records(&self, offset: Offset) -> Result<Offset, ChangeError> {
+        let inner = &*self.0;
+        {
+            let state = inner.state.borrow();
+            if let Status::Fenced(reason) = &state.status {
+                return Err(ChangeError::Fenced(reason.clone()));
+            }
+            if state.changing || state.status == Status::Closed {
+                return Err(ChangeError::Closed);
+            }
+            if offset <= state.log_start {
+                return Ok(state.log_start);
+            }
+            if offset > state.durable_end {
+                return Err(ChangeError::OutOfRange { offset, from: state.log_start, to: state.durable_end });
+            }
+        }
+        self.update_checkpoint(|entry| entry.log_start = entry.log_start.max(offset));
+        inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
+        let below = {
+            let mut state = inner.state.borrow_mut();
+            let start = state.log_start.max(offset).min(state.log_end);
+            state.log_start = start;
+            state.epochs.truncate_from_start(start);
+            state.producers.on_log_start(start);
+            state.assert_invariants();
+            self.take_segments_below(&mut state)
+        };
+        inner.changed.fire();
+        if !below.is_empty() {
+            self.remove_in_background(below);
+        }
+        Ok(self.log_start())
+    }
+
+    /// Takes sealed segments out that lie wholly below the log start.
+    fn take_segments_below(&self, state: &mut super::state::State) -> Vec<Offset> {
+        let inner = &*self.0;
+        let mut below = Vec::new();
+        loop {
+            let next = state.older.get(1).map_or(state.active.base, |s| s.base);
+            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && next <= state.log_start);
+            let Some(first) = first else {
+                return below;
+            };
+            inner.env.give_chunk_bytes(first.tail.memory_bytes());
+            inner.env.cold().forget(inner.number, Some(first.base));
+            below.push(first.base);
+        }
+    }
+
+    /// Removes segments' files, oldest first, step by step. What a crash leaves of this the next start removes.
+    pub(super) fn remove_in_background(&self, bases: Vec<Offset>) {
+        let log = self.clone();
+        let task = async move {
+            for base in bases {
+                if log.0.is_closed() {
+                    return;
+                }
+                if let Err(error) = log.remove_segment(base).await {
+                    tracing::warn!(log = %log.name(), segment = %base, %error, "cannot remove a segment below the log start");
+                    return;
+                }
+            }
+        };
+        if self.0.env.reactor().spawn(task).is_err() {
+            tracing::warn!(log = %self.name(), "no task for removing segments: the next start does it");
+        }
+    }
+
+    async fn remove_segment(&self, base: Offset) -> io::Result<()> {
+        let inner = &*self.0;
+        let reactor = inner.env.reactor();
+        // The records go first: an index without records is nothing, records without an index are read whole.
+        remove_file(reactor, &segment_path(&inner.folder, base, LOG), u64::MAX).await?;
+        for suffix in [INDEX, TIME_INDEX, SNAPSHOT] {
+            unlink_if_there(reactor, &segment_path(&inner.folder, base, suffix)).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that.
+    ///
+    /// # Errors
+    /// When the epoch goes back, `start` is not the log's end, the log is fenced or closed, or the disk fails.
+    pub async fn new_epoch(&self, epoch: LeaderEpoch, start: Offset) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        {
+            let mut state = inner.state.borrow_mut();
+            if let Status::Fenced(reason) = &state.status {
+                return Err(ChangeError::Fenced(reason.clone()));
+            }
+            if state.changing || state.status == Status::Closed {
+                return Err(ChangeError::Closed);
+            }
+            let ours = state.epoch();
+            if epoch < ours || epoch.0 < 0 {
+                return Err(ChangeError::StaleEpoch { ours, theirs: epoch });
+            }
+            if epoch == ours {
+                return Ok(());
+            }
+            if start != state.log_end {
+                return Err(ChangeError::OutOfRange { offset: start, from: state.log_end, to: state.log_end });
+            }
+            // Neither number is negative: asserted by the type of error above.
+            let _ = state.epochs.assign(epoch, start);
+        }
+        match self.write_epochs().await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.fence_io("writing the leader epochs", &error);
+                Err(failed("write the leader epochs")(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The end of a log: closed cleanly, or deleted.
+//!
+//! Holds: the drain, the last trim, the deletion's rename. Never touches: logs that go on.
+
+use super::Log;
+use super::error::{ChangeError, CommitError};
+use super::keeper::Changing;
+use super::state::{Phase, Status};
+use crate::disk::checkpoint::RecoveryPoint;
+use crate::disk::remove::DELETE_SUFFIX;
+use std::io;
+
+/// The longest file name Linux allows.
+const NAME_BYTES_MAX: usize = 255;
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
+    move |error| ChangeError::Io { what, error }
+}
+
+impl Log {
+    /// Waits until all that was appended is durable; whoever calls this keeps new appends out.
+    pub(super) async fn drain(&self) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        loop {
+            self.until_not_writing().await;
+            if inner.state.borrow().pending_bytes == 0 {
+                return Ok(());
+            }
+            match self.commit_pending().await {
+                Ok(()) => {}
+                Err(CommitError::Fenced(reason)) => return Err(ChangeError::Fenced(reason)),
+                Err(CommitError::Closed) => return Err(ChangeError::Closed),
+            }
+        }
+    }
+
+    /// Closes the log: appends are refused from now on, what is pending becomes durable, files are trimmed and indexed,
+    /// the recovery point moves to the end. A start after this scans nothing.
+    ///
+    /// # Errors
+    /// When the log is fenced, the disk is full or fails. It is closed all the same, and recovered at the next start.
+    pub async fn close(&self) -> Result<(), ChangeError> {
+        {
+            let mut state = self.0.state.borrow_mut();
+            match &state.status {
+                Status::Open => state.status = Status::Closed,
+                // With a full disk nothing more can be written: what is pending was never acknowledged.
+                Status::NoSpace => {
+                    state.status = Status::Closed;
+                    return Err(ChangeError::Closed);
+                }
+                Status::Fenced(reason) => return Err(ChangeError::Fenced(reason.clone())),
+                Status::Closed => return Err(ChangeError::Closed),
+            }
+        }
+        self.0.changed.fire();
+        let changing = self.stop_others().await;
+        self.drain().await?;
+        let result = self.trim(&changing).await;
+        result.map_err(failed("close the log"))?;
+        self.0.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))
+    }
+
+    /// Waits for whatever is under way to end, and keeps anything else from starting.
+    async fn stop_others(&self) -> Changing<'_> {
+        let inner = &*self.0;
+        inner
+            .changed
+            .until(|| {
+                let mut state = inner.state.borrow_mut();
+                (!std::mem::replace(&mut state.changing, true)).then_some(())
+            })
+            .await;
+        let changing = Changing::new(self);
+        self.until_not_writing().await;
+        self.until_not_keeping().await;
+        changing
+    }
+
+    /// Seals what is left to seal; the active segment is trimmed and indexed as if it were sealed.
+    async fn trim(&self, _changing: &Changing<'_>) -> io::Result<()> {
+        let inner = &*self.0;
+        loop {
+            let next = {
+                let state = inner.state.borrow();
+                let unsealed = state.older.iter().find(|s| s.phase != Phase::Sealed);
+                unsealed.map(|s| s.base)
+            };
+            let Some(base) = next else { break };
+            self.seal(base).await?;
+        }
+        let (base, bytes, file, index, end, snapshot) = {
+            let mut state = inner.state.borrow_mut();
+            state.ticket = None;
+            let active = &state.active;
+            (
+                active.base,
+                active.bytes(),
+                active.file.clone(),
+                active.index.clone(),
+                state.log_end,
+                state.producers.snapshot(),
+            )
+        };
+        if let Some(mut index) = index {
+            index.finish();
+            self.write_index_files(base, &index).await?;
+        }
+        self.write_snapshot(end, snapshot).await?;
+        self.write_epochs().await?;
+        if let Some(file) = &file {
+            file.truncate(bytes).await?;
+            file.fsync().await?;
+        }
+        inner.env.reactor().sync_dir(&inner.folder).await?;
+        if file.is_some() {
+            self.move_recovery_point(RecoveryPoint { offset: end, segment_base: base, position: bytes });
+        }
+        Ok(())
+    }
+
+    /// Deletes the log: its folder is renamed, durably, before this returns; the files are removed in the background.
+    ///
+    /// # Errors
+    /// When the disk fails; the log is out of service all the same.
+    pub async fn delete(&self) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        inner.state.borrow_mut().status = Status::Closed;
+        inner.changed.fire();
+        let _changing = self.stop_others().await;
+        inner.state.borrow_mut().ticket = None;
+        inner.env.cold().forget(inner.number, None);
+        let reactor = inner.env.reactor();
+        let mut random = [0; 16];
+        reactor.fill_random(&mut random);
+        let suffix = format!(".{:032x}{DELETE_SUFFIX}", u128::from_ne_bytes(random));
+        let mut name = inner.name.to_string();
+        name.truncate(NAME_BYTES_MAX - suffix.len());
+        name.push_str(&suffix);
+        let aside = inner.env.data().join(name);
+        reactor.rename(&inner.folder, &aside).await.map_err(failed("rename the log's folder"))?;
+        reactor.sync_dir(inner.env.data()).await.map_err(failed("sync the data folder"))?;
+        inner.env.drop_checkpoint(&self.key());
+        inner.env.remove_leftovers(vec![aside]);
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! Reading what is only on disk: direct reads, so that the page cache plays no part.
+//!
+//! Holds: the execution of a plan, and the few sealed segments that stay open with their indexes.
+//! Never touches: bytes that are not on stable storage.
+
+use super::Log;
+use super::env::StorageEnv;
+use super::error::{Damage, ReadError};
+use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
+use super::read::{ColdPlan, Walk, Wanted};
+use super::scan_file::scan_file;
+use crate::batch::{BatchHeader, HEADER_BYTES};
+use crate::disk::files::{read_file, read_full, write_synced};
+use crate::disk::{BLOCK_BYTES, align_down, align_up};
+use crate::ids::{LeaderEpoch, Offset};
+use crate::segment::index::SegmentIndex;
+use crate::segment::offset_index::{IndexError, OffsetIndex};
+use crate::segment::scan::{BatchFault, ScanStop, Scanner};
+use crate::segment::time_index::TimeIndex;
+use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// Bytes one cold read asks the disk for, unless a single batch is larger.
+const READ_BYTES_MAX: usize = 1 << 20;
+const _: () = assert!((READ_BYTES_MAX as u64).is_multiple_of(BLOCK_BYTES));
+
+/// Whole batches that were read from the disk. May go to another core.
+#[derive(Debug)]
+pub struct ColdRead {
+    buf: AlignedBuf,
+    start: usize,
+    end: usize,
+    /// The offset behind the last batch.
+    pub next_offset: Offset,
+}
+
+impl Deref for ColdRead {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buf.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+// SAFETY: the bytes are in a pool buffer of this value alone; they neither move nor change.
+unsafe impl IoBufs for ColdRead {
+    fn expose(&self, into: &mut IoVecs) {
+        into.push(self);
+    }
+}
+
+/// A sealed segment that is open.
+pub(crate) struct ColdSegment {
+    log: u64,
+    base: Offset,
+    pub(super) file: File,
+    pub(super) index: SegmentIndex,
+}
+
+/// The sealed segments that are open, last used last.
+pub(crate) struct ColdSegments {
+    open: RefCell<VecDeque<Rc<ColdSegment>>>,
+    max: usize,
+}
+
+impl ColdSegments {
+    pub(super) fn new(max: usize) -> Self {
+        Self { open: RefCell::default(), max: max.max(1) }
+    }
+
+    fn find(&self, log: u64, base: Offset) -> Option<Rc<ColdSegment>> {
+        let mut open = self.open.borrow_mut();
+        let at = open.iter().position(|s| s.log == log && s.base == base)?;
+        let found = open.remove(at)?;
+        open.push_back(found.clone());
+        Some(found)
+    }
+
+    fn insert(&self, segment: Rc<ColdSegment>) {
+        let mut open = self.open.borrow_mut();
+        if open.len() >= self.max {
+            open.pop_front();
+        }
+        open.push_back(segment);
+    }
+
+    /// Closes what is open of a log, or of one segment of it.
+    pub(super) fn forget(&self, log: u64, base: Option<Offset>) {
+        self.open.borrow_mut().retain(|s| s.log != log || base.is_some_and(|b| b != s.base));
+    }
+}
+
+impl Log {
+    /// Executes a plan of [`read`](Self::read). `None`: the first batch alone is larger than allowed, or passes the limit.
+    ///
+    /// # Errors
+    /// When the disk fails, there is no memory, or the bytes do not hold.
+    pub async fn read_cold(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
+        match &plan.open {
+            Some((file, floor)) => read_planned(&self.0.env, file, *floor, &plan).await,
+            None => {
+                let segment = self.cold_segment(plan.segment, plan.limit).await?;
+                let floor = segment.index.offsets.floor_position(plan.from);
+                read_planned(&self.0.env, &segment.file, u64::from(floor), &plan).await
+            }
+        }
+    }
+
+    /// A sealed segment of `bytes`, opened now or before. Its indexes are rebuilt if they are missing or damaged.
+    pub(super) async fn cold_segment(&self, base: Offset, bytes: u64) -> Result<Rc<ColdSegment>, ReadError> {
+        let inner = &*self.0;
+        if let Some(segment) = inner.env.cold().find(inner.number, base) {
+            return Ok(segment);
+        }
+        let io = |error| ReadError::Io { segment: base, error };
+        let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::read() };
+        let path = segment_path(&inner.folder, base, LOG);
+        let file = inner.env.reactor().open(&path, how).await.map_err(io)?;
+        let index = match self.load_index(base, bytes).await.map_err(io)? {
+            Ok(index) => index,
+            Err(fault) => {
+                tracing::warn!(log = %inner.name, segment = %base, %fault, "rebuilding the indexes of a segment");
+                self.rebuild_index(base, bytes, &file).await?
+            }
+        };
+        let segment = Rc::new(ColdSegment { log: inner.number, base, file, index });
+        inner.env.cold().insert(segment.clone());
+        Ok(segment)
+    }
+
+    /// Both indexes of a segment, from their files.
+    pub(super) async fn load_index(&self, base: Offset, bytes: u64) -> io::Result<Result<SegmentIndex, IndexError>> {
+        load_index(&self.0.env, &self.0.folder, base, bytes).await
+    }
+
+    async fn rebuild_index(&self, base: Offset, bytes: u64, file: &File) -> Result<SegmentIndex, ReadError> {
+        let inner = &*self.0;
+        let io = |error| ReadError::Io { segment: base, error };
+        let interval = inner.config.borrow().index_interval_bytes;
+        let mut index = SegmentIndex::new(base);
+        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None);
+        let stop = scan_file(inner.env.reactor(), file, &mut scanner, bytes, |b| {
+            index.note(&b.header, b.last_offset, b.position, b.bytes, interval);
+        })
+        .await
+        .map_err(io)?;
+        if let Some(ScanStop::Fault(fault)) = stop {
+            return Err(ReadError::Damaged {
+                segment: base,
+                position: scanner.position(),
+                fault: Damage::Batch(fault),
+            });
+        }
+        index.finish();
+        // Only a help for the next time: what was read is good without it.
+        let reactor = inner.env.reactor();
+        let offsets = segment_path(&inner.folder, base, INDEX);
+        let times = segment_path(&inner.folder, base, TIME_INDEX);
+        let written = async {
+            write_synced(reactor, &offsets, index.offsets.encode_from(0)).await?;
+            write_synced(reactor, &times, index.times.encode_from(0)).await
+        };
+        if let Err(error) = written.await {
+            tracing::warn!(log = %inner.name, segment = %base, %error, "cannot write rebuilt indexes");
+        }
+        Ok(index)
+    }
+}
+
+/// Both indexes of a segment that is `bytes` long, from their files in `folder`. A missing file counts as damaged.
+pub(super) async fn load_index(
+    env: &StorageEnv,
+    folder: &std::path::Path,
+    base: Offset,
+    bytes: u64,
+) -> io::Result<Result<SegmentIndex, IndexError>> {
+    let missing = IndexError::Missing { segment_bytes: bytes };
+    let mut files = [const { None }; 2];
+    for (slot, suffix) in files.iter_mut().zip([INDEX, TIME_INDEX]) {
+        match read_file(env.reactor(), &segment_path(folder, base, suffix)).await {
+            Ok(bytes) => *slot = Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let [Some(offsets), Some(times)] = files else {
+        return Ok(Err(missing));
+    };
+    let decoded =
+        OffsetIndex::decode(base, &offsets, bytes).and_then(|offsets| Ok((offsets, TimeIndex::decode(base, &times)?)));
+    Ok(decoded.map(|(offsets, times)| SegmentIndex::from_files(base, offsets, times)))
+}
+
+async fn read_planned(
+    env: &StorageEnv,
+    file: &File,
+    floor: u64,
+    plan: &ColdPlan,
+) -> Result<Option<ColdRead>, ReadError> {
+    let wanted =
+        Wanted { from: plan.from, upper: plan.upper, bytes_max: plan.bytes_max, at_least_one: plan.at_least_one };
+    let mut position = floor;
+    // A batch, or the batches before the wanted one, may be larger than one read: then the next read starts where this one
+    // got to, and is as large as it must be.
+    let mut need = HEADER_BYTES;
+    loop {
+        if position >= plan.limit {
+            return Ok(None);
+        }
+        let start = align_down(position);
+        let bytes = (plan.bytes_max + BLOCK_BYTES as usize).min(READ_BYTES_MAX).max(need + (position - start) as usize);
+        let end = align_up(start + bytes as u64).min(align_up(plan.limit));
+        let buf = take(env, (end - start) as usize)?;
+        let (result, buf) = read_full(file, buf, start).await;
+        let have = result.map_err(|error| ReadError::Io { segment: plan.segment, error })?;
+        let have = have.min(usize::try_from(plan.limit - start).unwrap_or(have));
+        let at = |position: u64| {
+            let from = usize::try_from(position - start).unwrap_or(have).min(have);
+            buf.get(from..have).unwrap_or_default()
+        };
+        let mut walk = Walk::new(position, wanted);
+        let mut cut_short = None;
+        let mut next = plan.segment_end;
+        while walk.position() < plan.limit {
+            let rest = at(walk.position());
+            if rest.len() < HEADER_BYTES {
+                cut_short = Some(HEADER_BYTES);
+                break;
+            }
+            let header = BatchHeader::parse(rest).map_err(|error| ReadError::Damaged {
+                segment: plan.segment,
+                position: walk.position(),
+                fault: Damage::Batch(BatchFault::Header(error)),
+            })?;
+            next = header.base_offset;
+            let last = header.last_offset().unwrap_or(header.base_offset);
+            let is_wanted = last >= plan.from;
+            if is_wanted && rest.len() < header.total_bytes() {
+                cut_short = Some(header.total_bytes());
+                break;
+            }
+            if !walk.step(&header) {
+                break;
+            }
+            next = last.next();
+        }
+        if let Some((from, to)) = walk.found() {
+            let within = |p: u64| (p - start) as usize;
+            return Ok(Some(ColdRead { start: within(from), end: within(to), buf, next_offset: next }));
+        }
+        let Some(bytes) = cut_short else {
+            return Ok(None);
+        };
+        if !plan.at_least_one && bytes > plan.bytes_max {
+            return Ok(None);
+        }
+        if walk.position() == position && need >= bytes {
+            // All of it was asked for: the rest is not durable yet, or the file has lost it.
+            if end >= align_up(plan.limit) && have as u64 >= plan.limit - start {
+                return Ok(None);
+            }
+            return Err(ReadError::Damaged {
+                segment: plan.segment,
+                position,
+                fault: Damage::Batch(BatchFault::CutShort),
+            });
+        }
+        position = walk.position();
+        need = bytes;
+    }
+}
+
+fn take(env: &StorageEnv, bytes: usize) -> Result<AlignedBuf, ReadError> {
+    env.reactor().pool().take(bytes).map_err(|_| ReadError::Busy { bytes })
+}

@@ -1,0 +1,332 @@
+//! Group commit: everything pending, in one direct write that is on stable storage when it completes.
+//!
+//! Holds: the one write in flight, its retries, the move of the durable end. Never touches: what is being appended
+//! meanwhile (the write covers settled bytes only, and its partial last block goes from a private copy).
+//!
+//! ```text
+//!   segment   |....|....|....|....|....|....|      4 KiB blocks
+//!             durable ──┘         └── end
+//!   write         [whole blocks, from the tail's chunks][copy of the last block, zero-padded]
+//!                 ^ block of the durable end, written again with the same first bytes
+//! ```
+//!
+//! | the write ends with | then |
+//! |---|---|
+//! | all its bytes | `durable_end` moves |
+//! | fewer bytes | it goes on where it stopped, with the identical bytes |
+//! | ENOSPC, EDQUOT | appends are refused; the identical bytes are tried again until there is space |
+//! | any other error | the log is fenced |
+
+use super::error::{CommitError, FenceReason};
+use super::names::{LOG, segment_path};
+use super::state::{Phase, Segment, State, Status};
+use super::{Inner, Log};
+use crate::disk::files::{advance, is_interrupted, is_no_space, no_progress};
+use crate::disk::{align_down, align_up};
+use crate::ids::Offset;
+use crate::segment::tail::TailSlices;
+use corelog_reactor::{AlignedBuf, Durability, File, IoBufs, IoVecs, OpenHow};
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Pause before a commit looks again for the one block of memory it needs.
+const BLOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// The pieces of one commit write, less what was written already.
+struct CommitBufs {
+    whole: TailSlices,
+    last: Option<AlignedBuf>,
+    skip: usize,
+}
+
+// SAFETY: tail slices keep settled bytes alive and still; the last block is a pool buffer of this value alone, which nobody
+// changes while the operation owns it.
+unsafe impl IoBufs for CommitBufs {
+    fn expose(&self, into: &mut IoVecs) {
+        let mut skip = self.skip;
+        let whole = self.whole.iter().map(|s| &**s);
+        for piece in whole.chain(self.last.as_deref()) {
+            let from = skip.min(piece.len());
+            skip -= from;
+            if into.is_full() {
+                return;
+            }
+            into.push(piece.get(from..).unwrap_or_default());
+        }
+    }
+}
+
+/// One commit write, as decided at its start.
+struct CommitWrite {
+    base: Offset,
+    /// Where the write starts: the block of the durable end.
+    start: u64,
+    /// What is durable when it is done.
+    target: u64,
+    /// Whether the file grows by it.
+    is_growing: bool,
+    bufs: CommitBufs,
+}
+
+impl CommitWrite {
+    /// Where the write ends: a block boundary.
+    const fn end(&self) -> u64 {
+        align_up(self.target)
+    }
+}
+
+/// The mark that a commit is under way. If it is dropped before the end, what the disk holds is unknown.
+struct InFlight<'a> {
+    log: &'a Log,
+    ended: bool,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.log.fence(FenceReason::CommitDropped);
+        }
+        self.log.0.state.borrow_mut().writing = false;
+        self.log.0.changed.fire();
+    }
+}
+
+impl Log {
+    /// Whether a [`commit`](Self::commit) should be started now: something is pending, no write is in flight.
+    #[must_use]
+    pub fn needs_commit(&self) -> bool {
+        let state = self.0.state.borrow();
+        !state.writing
+            && !state.changing
+            && state.pending_bytes > 0
+            && matches!(state.status, Status::Open | Status::NoSpace)
+    }
+
+    /// Makes what is pending durable, with one write; at most `commit_bytes_max` of it, and of the oldest segment that has
+    /// any. Returns at once if nothing is pending or a write is in flight already.
+    ///
+    /// Must be driven to its end: dropped with its write in flight it fences the log.
+    ///
+    /// # Errors
+    /// When the log is fenced, or is closed while the disk is full.
+    pub async fn commit(&self) -> Result<(), CommitError> {
+        if self.0.state.borrow().changing {
+            return Ok(());
+        }
+        self.commit_pending().await
+    }
+
+    /// A commit also while the log is being changed: for whoever changes it.
+    pub(super) async fn commit_pending(&self) -> Result<(), CommitError> {
+        {
+            let mut state = self.0.state.borrow_mut();
+            if let Status::Fenced(reason) = &state.status {
+                return Err(CommitError::Fenced(reason.clone()));
+            }
+            if state.writing || state.pending_bytes == 0 {
+                return Ok(());
+            }
+            state.writing = true;
+        }
+        let mut in_flight = InFlight { log: self, ended: false };
+        let result = self.commit_once().await;
+        in_flight.ended = true;
+        drop(in_flight);
+        self.keep();
+        result
+    }
+
+    async fn commit_once(&self) -> Result<(), CommitError> {
+        let inner = &*self.0;
+        let base = inner.state.borrow().first_pending().map(|s| s.base);
+        let Some(base) = base else {
+            return Ok(());
+        };
+        let file = self.file_of(base).await?;
+        let mut write = loop {
+            match self.begin_write(base) {
+                Some(write) => break write,
+                None => inner.env.reactor().sleep(BLOCK_PAUSE).await,
+            }
+        };
+        let durability =
+            if inner.env.options().break_durability_for_a_test { Durability::None } else { Durability::Dsync };
+        let total = (write.end() - write.start) as usize;
+        let mut bufs = std::mem::replace(&mut write.bufs, CommitBufs::none());
+        while bufs.skip < total {
+            let at = write.start + bufs.skip as u64;
+            let (result, back) = file.write_at(bufs, at, durability).await;
+            bufs = back;
+            match result {
+                Ok(n) if bufs.skip + n >= total => bufs.skip = total,
+                Ok(n) => match advance(bufs.skip, n) {
+                    Some(next) => bufs.skip = next,
+                    None => return Err(self.write_failed(&no_progress())),
+                },
+                Err(error) if is_interrupted(&error) => {}
+                Err(error) if is_no_space(&error) => self.wait_for_space(&error).await?,
+                Err(error) => return Err(self.write_failed(&error)),
+            }
+        }
+        if let Some(block) = bufs.last.take() {
+            inner.env.give_block(block);
+        }
+        self.end_write(&write);
+        Ok(())
+    }
+
+    fn write_failed(&self, error: &io::Error) -> CommitError {
+        CommitError::Fenced(self.fence_io("a commit write", error))
+    }
+
+    /// Decides what the write covers. `None` when there is no memory for its last block.
+    fn begin_write(&self, base: Offset) -> Option<CommitWrite> {
+        let inner = &*self.0;
+        let state = inner.state.borrow();
+        let segment = state.segment(base)?;
+        let start = align_down(segment.durable);
+        let end = segment.bytes();
+        let target = end.min(start + inner.env.options().commit_bytes_max);
+        let whole_end = align_down(target);
+        let mut whole = TailSlices::new();
+        segment.tail.slices(start, whole_end, &mut whole);
+        let last = if whole_end < target {
+            let mut block = inner.env.take_block()?;
+            let (head, padding) = block.split_at_mut((target - whole_end) as usize);
+            segment.tail.copy_out(whole_end, head);
+            padding.fill(0);
+            Some(block)
+        } else {
+            None
+        };
+        Some(CommitWrite {
+            base,
+            start,
+            target,
+            is_growing: align_up(target) > segment.room,
+            bufs: CommitBufs { whole, last, skip: 0 },
+        })
+    }
+
+    fn end_write(&self, write: &CommitWrite) {
+        let inner = &*self.0;
+        let mut state = inner.state.borrow_mut();
+        assert!(state.writing, "a commit write of segment {} ended, but none was in flight", write.base);
+        if state.status == Status::NoSpace {
+            state.status = Status::Open;
+            tracing::info!(log = %inner.name, "the disk has space again");
+        }
+        state.made_durable(write.base, write.target, write.end());
+        drop(state);
+        inner.env.count(|c| {
+            c.commits += 1;
+            c.commit_bytes += write.end() - write.start;
+            c.commits_growing += u64::from(write.is_growing);
+        });
+    }
+
+    /// The disk is full: refuses appends, and waits a little.
+    async fn wait_for_space(&self, error: &io::Error) -> Result<(), CommitError> {
+        let inner = &*self.0;
+        {
+            let mut state = inner.state.borrow_mut();
+            match &state.status {
+                Status::Open => {
+                    tracing::warn!(log = %inner.name, %error, "no space on the disk: appends are refused until there is");
+                    state.status = Status::NoSpace;
+                    inner.env.count(|c| c.no_space += 1);
+                }
+                Status::NoSpace => {}
+                Status::Fenced(reason) => return Err(CommitError::Fenced(reason.clone())),
+                Status::Closed => return Err(CommitError::Closed),
+            }
+        }
+        inner.changed.fire();
+        let reactor = inner.env.reactor();
+        reactor.sleep(inner.env.options().no_space_retry).await;
+        if inner.state.borrow().status == Status::Closed {
+            return Err(CommitError::Closed);
+        }
+        Ok(())
+    }
+
+    /// The segment's file. The first commit into a segment brings it into the folder, durably: the spare it was rolled
+    /// into, or a new one.
+    async fn file_of(&self, base: Offset) -> Result<Rc<File>, CommitError> {
+        loop {
+            let file = self.0.state.borrow().segment(base).and_then(|s| s.file.clone());
+            if let Some(file) = file {
+                return Ok(file);
+            }
+            match self.make_file(base).await {
+                Ok(()) => {}
+                Err(error) if is_no_space(&error) => self.wait_for_space(&error).await?,
+                Err(error) => {
+                    return Err(CommitError::Fenced(self.fence_io("making a segment file", &error)));
+                }
+            }
+        }
+    }
+
+    async fn make_file(&self, base: Offset) -> io::Result<()> {
+        let inner = &*self.0;
+        let reactor = inner.env.reactor();
+        let path = segment_path(&inner.folder, base, LOG);
+        let spare: Option<(PathBuf, Rc<File>)> = {
+            let state = inner.state.borrow();
+            let spare = state.segment(base).and_then(|s| s.spare.as_ref());
+            spare.map(|s| (s.path.clone(), s.file.clone()))
+        };
+        let file = match spare {
+            Some((from, file)) => {
+                match reactor.rename(&from, &path).await {
+                    // A try before this one got that far.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    other => other?,
+                }
+                // Both folders: the file must be found here after a crash, and nowhere else.
+                if let Some(folder) = from.parent() {
+                    reactor.sync_dir(folder).await?;
+                }
+                file
+            }
+            None => {
+                let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::write().create() };
+                Rc::new(reactor.open(&path, how).await?)
+            }
+        };
+        reactor.sync_dir(&inner.folder).await?;
+        let room = file.len()?;
+        let mut state = inner.state.borrow_mut();
+        if let Some(segment) = state.segment_mut(base) {
+            segment.charge = segment.spare.take().map(|s| s.charge);
+            segment.room = room;
+            segment.file = Some(file);
+        }
+        Ok(())
+    }
+
+    /// Waits until no commit write is in flight. The caller keeps new ones from starting.
+    pub(super) async fn until_not_writing(&self) {
+        let inner = &*self.0;
+        let look = || (!inner.state.borrow().writing).then_some(());
+        inner.changed.until(look).await;
+    }
+}
+
+impl CommitBufs {
+    fn none() -> Self {
+        Self { whole: TailSlices::new(), last: None, skip: 0 }
+    }
+}
+
+impl Inner {
+    /// Whether the keeper has something to do: see `keeper`.
+    pub(super) fn has_work_for_keeper(state: &State) -> bool {
+        let first_unsealed = state.older.iter().find(|s| s.phase != Phase::Sealed);
+        first_unsealed.is_some_and(Segment::is_durable)
+            || state.capture.as_ref().is_some_and(|c| c.offset <= state.durable_end && first_unsealed.is_none())
+    }
+}

@@ -1,0 +1,98 @@
+//! What a log and a shard's storage can be told.
+//!
+//! Holds: plain numbers with their defaults. Never touches: where they come from (the broker reads topic and broker
+//! configurations and fills these in).
+
+use crate::batch::TimestampType;
+use crate::disk::COMMIT_BYTES_MAX;
+use std::time::Duration;
+
+/// What an acknowledgement means for one topic (`corelog.durability`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// On stable storage.
+    #[default]
+    Disk,
+    /// In memory, written back later. A seam: logs treat it as [`Durability::Disk`] for now.
+    Memory,
+}
+
+/// The configuration of one log; the comments name Kafka's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `segment.bytes`: a segment never grows past this, unless one batch alone is larger.
+    pub segment_bytes_max: u32,
+    /// `segment.ms`: a segment is rolled once its first batch is this old.
+    pub segment_ms_max: i64,
+    /// `index.interval.bytes`: about every how many bytes the indexes get an entry.
+    pub index_interval_bytes: u32,
+    /// `max.message.bytes`: the largest batch a producer may append.
+    pub message_bytes_max: u32,
+    /// `message.timestamp.type`.
+    pub timestamp_type: TimestampType,
+    /// `corelog.durability`.
+    pub durability: Durability,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes_max: 1 << 30,
+            segment_ms_max: 7 * 24 * 3600 * 1000,
+            index_interval_bytes: 4096,
+            message_bytes_max: 1_048_588,
+            timestamp_type: TimestampType::CreateTime,
+            durability: Durability::Disk,
+        }
+    }
+}
+
+/// What one shard's storage is bounded by.
+#[derive(Clone, Debug)]
+pub struct StorageOptions {
+    /// Whether O_DIRECT works on this folder (see the probe). If not, everything goes through the page cache.
+    pub direct: bool,
+    /// Bytes of tail chunks that may stay in memory for readers; what is not durable yet always stays. The reactor's pool
+    /// must have room for this, for the pending bytes and for cold reads.
+    pub tail_cache_bytes_max: usize,
+    /// Appended but not durable bytes of one log; beyond that appends get back-pressure.
+    pub pending_bytes_max: u64,
+    /// Bytes of one commit write; at most [`COMMIT_BYTES_MAX`].
+    pub commit_bytes_max: u64,
+    /// This shard's share of the data folder's budget for pre-written space.
+    pub prewritten_bytes_max: u64,
+    /// Pre-written room of a new log's first segment.
+    pub first_room_bytes: u64,
+    /// The largest spare segment.
+    pub spare_bytes_max: u64,
+    /// How many appended bytes the recovery point may stay behind.
+    pub recovery_point_bytes_max: u64,
+    /// Pause between retries of a write that found no space.
+    pub no_space_retry: Duration,
+    /// Pause between two writes of the shard's checkpoint when nobody waits for it.
+    pub checkpoint_interval: Duration,
+    /// Sealed segments that stay open (with their offset index) for cold reads.
+    pub cold_segments_max: usize,
+    /// Breaks durability on purpose, so that a test can show that it notices. Set by no configuration.
+    #[doc(hidden)]
+    pub break_durability_for_a_test: bool,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self {
+            direct: true,
+            tail_cache_bytes_max: 128 << 20,
+            pending_bytes_max: 16 << 20,
+            commit_bytes_max: COMMIT_BYTES_MAX,
+            prewritten_bytes_max: 512 << 20,
+            first_room_bytes: 64 << 10,
+            spare_bytes_max: 64 << 20,
+            recovery_point_bytes_max: 32 << 20,
+            no_space_retry: Duration::from_millis(500),
+            checkpoint_interval: Duration::from_millis(200),
+            cold_segments_max: 128,
+            break_durability_for_a_test: false,
+        }
+    }
+}

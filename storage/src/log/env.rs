@@ -1,0 +1,394 @@
+//! What all logs of one shard in one data folder share.
+//!
+//! Holds: the reactor's handle, the options, the maker of spares, the tail cache's budget, the writer of the shard's
+//! checkpoint, the open sealed segments, the counters. Never touches: what a log holds.
+
+use super::cold::ColdSegments;
+use super::config::StorageOptions;
+use super::event::Event;
+use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
+use crate::disk::datadir::checkpoint_path;
+use crate::disk::files::replace_file;
+use crate::disk::remove::remove_folder;
+use crate::disk::spare::SpareMaker;
+use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX};
+use corelog_reactor::{AlignedBuf, PoolExhausted, Reactor, ShardId};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+/// Logs looked at for one chunk to evict; the next append goes on from there.
+const EVICTION_TRIES_MAX: usize = 16;
+/// Blocks kept aside for commit writes.
+const BLOCKS_KEPT: usize = 16;
+
+/// Counts for the metrics, since the shard's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageCounters {
+    /// Batches appended.
+    pub batches: u64,
+    /// Bytes appended.
+    pub bytes: u64,
+    /// Commit writes that completed.
+    pub commits: u64,
+    /// Bytes that commit writes carried, whole blocks.
+    pub commit_bytes: u64,
+    /// Commit writes that went beyond the pre-written room, so that the file grew.
+    pub commits_growing: u64,
+    /// Rolls into a pre-written spare.
+    pub rolls_to_spare: u64,
+    /// Rolls into an empty file.
+    pub rolls_to_empty: u64,
+    /// Tail chunks evicted.
+    pub chunks_evicted: u64,
+    /// Reads served from the tail.
+    pub reads_hot: u64,
+    /// Reads planned from the disk.
+    pub reads_cold: u64,
+    /// Times a log ran out of disk space.
+    pub no_space: u64,
+    /// Logs fenced.
+    pub fenced: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+}
+
+/// What a log could let go of.
+pub(crate) enum Evicted {
+    /// Nothing: not durable yet, or in use.
+    Nothing,
+    /// A chunk of so many bytes.
+    Chunk(usize),
+    /// So many bytes of its last chunk, which it still holds.
+    Part(usize),
+}
+
+/// Who holds tail chunks.
+pub(crate) trait TailOwner {
+    /// Lets go of the oldest durable chunk, or shrinks an idle one.
+    fn evict_one(&self) -> Evicted;
+}
+
+#[derive(Default)]
+struct TailCache {
+    bytes: usize,
+    /// One entry per chunk, oldest first: "this log has one more chunk".
+    order: VecDeque<Weak<dyn TailOwner>>,
+}
+
+#[derive(Default)]
+struct Checkpoint {
+    set: CheckpointSet,
+    /// Raised by every change.
+    changed: u64,
+    /// The change up to which the file is durable.
+    durable: u64,
+    writing: bool,
+    timer: bool,
+}
+
+struct Inner {
+    reactor: Reactor,
+    shard: ShardId,
+    data: PathBuf,
+    options: StorageOptions,
+    at_start: Arc<CheckpointSet>,
+    spares: SpareMaker,
+    tails: RefCell<TailCache>,
+    checkpoint: RefCell<Checkpoint>,
+    checkpoint_written: Event,
+    cold: ColdSegments,
+    blocks: RefCell<Vec<AlignedBuf>>,
+    counters: Cell<StorageCounters>,
+    next_log: Cell<u64>,
+}
+
+/// One shard's storage in one data folder. A cheap handle; never leaves its thread.
+#[derive(Clone)]
+pub struct StorageEnv(Rc<Inner>);
+
+impl StorageEnv {
+    /// The storage of `shard` in the data folder `data`, whose merged `checkpoints` come from
+    /// [`DataDir::checkpoints`](crate::disk::datadir::DataDir::checkpoints).
+    ///
+    /// # Panics
+    /// When the options contradict the block size.
+    #[must_use]
+    pub fn new(
+        reactor: Reactor,
+        shard: ShardId,
+        data: &Path,
+        checkpoints: Arc<CheckpointSet>,
+        options: StorageOptions,
+    ) -> Self {
+        assert!(
+            options.commit_bytes_max <= COMMIT_BYTES_MAX
+                && options.commit_bytes_max >= BLOCK_BYTES
+                && options.commit_bytes_max.is_multiple_of(BLOCK_BYTES),
+            "commit writes of {} bytes",
+            options.commit_bytes_max
+        );
+        let spares = SpareMaker::new(reactor.clone(), data, shard, options.direct, options.prewritten_bytes_max);
+        let first_block = reactor.pool().take(BLOCK_BYTES as usize).ok();
+        Self(Rc::new(Inner {
+            blocks: RefCell::new(first_block.into_iter().collect()),
+            cold: ColdSegments::new(options.cold_segments_max),
+            reactor,
+            shard,
+            data: data.to_path_buf(),
+            options,
+            at_start: checkpoints,
+            spares,
+            tails: RefCell::default(),
+            checkpoint: RefCell::default(),
+            checkpoint_written: Event::default(),
+            counters: Cell::default(),
+            next_log: Cell::new(1),
+        }))
+    }
+
+    /// The shard's reactor.
+    #[must_use]
+    pub fn reactor(&self) -> &Reactor {
+        &self.0.reactor
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.0.data
+    }
+
+    /// What it was told.
+    #[must_use]
+    pub fn options(&self) -> &StorageOptions {
+        &self.0.options
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn counters(&self) -> StorageCounters {
+        self.0.counters.get()
+    }
+
+    /// The maker of spare segments.
+    #[must_use]
+    pub fn spares(&self) -> &SpareMaker {
+        &self.0.spares
+    }
+
+    /// Bytes of tail chunks in memory.
+    #[must_use]
+    pub fn tail_bytes(&self) -> usize {
+        self.0.tails.borrow().bytes
+    }
+
+    /// Starts removing folders that a crash or a deletion left behind.
+    pub fn remove_leftovers(&self, folders: Vec<PathBuf>) {
+        let reactor = self.0.reactor.clone();
+        let task = async move {
+            for folder in folders {
+                if let Err(error) = remove_folder(&reactor, &folder).await {
+                    tracing::warn!(folder = %folder.display(), %error, "cannot remove what is left of a log");
+                }
+            }
+        };
+        if self.0.reactor.spawn(task).is_err() {
+            tracing::warn!("no task for removing leftovers: the next start does it");
+        }
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut StorageCounters)) {
+        let mut counters = self.0.counters.get();
+        change(&mut counters);
+        self.0.counters.set(counters);
+    }
+
+    pub(crate) fn cold(&self) -> &ColdSegments {
+        &self.0.cold
+    }
+
+    /// A number for a log that was opened; no other log of this shard has had it.
+    pub(crate) fn next_log(&self) -> u64 {
+        self.0.next_log.replace(self.0.next_log.get() + 1)
+    }
+
+    // ---- the tail cache ----
+
+    /// Memory for a tail chunk of `owner`. Evicts older chunks, of whatever log, to stay within the budget. The caller
+    /// must not have its own state borrowed.
+    pub(crate) fn take_chunk(&self, bytes: usize, owner: Weak<dyn TailOwner>) -> Result<AlignedBuf, PoolExhausted> {
+        let budget = self.0.options.tail_cache_bytes_max;
+        if self.tail_bytes() + bytes > budget {
+            self.evict((self.tail_bytes() + bytes) - budget);
+        }
+        let pool = self.0.reactor.pool();
+        let buf = match pool.take(bytes) {
+            Ok(buf) => buf,
+            Err(_) => {
+                self.evict(bytes);
+                pool.take(bytes)?
+            }
+        };
+        let mut tails = self.0.tails.borrow_mut();
+        tails.bytes += bytes;
+        tails.order.push_back(owner);
+        Ok(buf)
+    }
+
+    /// Counts a chunk that was made before its log was there.
+    pub(crate) fn adopt_chunk(&self, bytes: usize, owner: Weak<dyn TailOwner>) {
+        let mut tails = self.0.tails.borrow_mut();
+        tails.bytes += bytes;
+        tails.order.push_back(owner);
+    }
+
+    /// Tail chunks of `bytes` have been let go of.
+    pub(crate) fn give_chunk_bytes(&self, bytes: usize) {
+        let mut tails = self.0.tails.borrow_mut();
+        assert!(tails.bytes >= bytes, "{bytes} bytes given back of {} in the tail cache", tails.bytes);
+        tails.bytes -= bytes;
+    }
+
+    fn evict(&self, want: usize) {
+        let mut freed = 0;
+        for _ in 0..EVICTION_TRIES_MAX {
+            if freed >= want {
+                return;
+            }
+            let oldest = self.0.tails.borrow_mut().order.pop_front();
+            let Some(oldest) = oldest else { return };
+            // Logs that are gone have given their bytes back themselves.
+            let Some(owner) = oldest.upgrade() else {
+                continue;
+            };
+            match owner.evict_one() {
+                Evicted::Chunk(bytes) => freed += bytes,
+                Evicted::Part(bytes) => {
+                    freed += bytes;
+                    self.0.tails.borrow_mut().order.push_back(oldest);
+                }
+                Evicted::Nothing => {
+                    self.0.tails.borrow_mut().order.push_back(oldest);
+                    continue;
+                }
+            }
+            self.count(|c| c.chunks_evicted += 1);
+        }
+    }
+
+    /// One block for the end of a commit write. Some are kept aside, so that an exhausted pool cannot stop the very writes
+    /// that would free memory.
+    pub(crate) fn take_block(&self) -> Option<AlignedBuf> {
+        let kept = self.0.blocks.borrow_mut().pop();
+        kept.or_else(|| self.0.reactor.pool().take(BLOCK_BYTES as usize).ok())
+    }
+
+    /// Gives a block back.
+    pub(crate) fn give_block(&self, block: AlignedBuf) {
+        let mut blocks = self.0.blocks.borrow_mut();
+        if blocks.len() < BLOCKS_KEPT {
+            blocks.push(block);
+        }
+    }
+
+    // ---- the checkpoint ----
+
+    /// What the last run left about a log.
+    pub(crate) fn checkpoint_at_start(&self, key: &LogKey) -> Option<CheckpointEntry> {
+        let ours = self.0.checkpoint.borrow().set.get(key).cloned();
+        ours.or_else(|| self.0.at_start.get(key).cloned())
+    }
+
+    /// Remembers an entry; it reaches the disk within the checkpoint interval.
+    pub(crate) fn set_checkpoint(&self, key: LogKey, entry: CheckpointEntry) {
+        let mut checkpoint = self.0.checkpoint.borrow_mut();
+        checkpoint.set.set(key, entry);
+        checkpoint.changed += 1;
+        if !std::mem::replace(&mut checkpoint.timer, true) {
+            drop(checkpoint);
+            let env = self.clone();
+            let task = async move { env.write_checkpoint_later().await };
+            if self.0.reactor.spawn(task).is_err() {
+                // Whoever changes an entry next, or waits for one, tries again.
+                self.0.checkpoint.borrow_mut().timer = false;
+            }
+        }
+    }
+
+    /// Forgets a log that was deleted.
+    pub(crate) fn drop_checkpoint(&self, key: &LogKey) {
+        let mut checkpoint = self.0.checkpoint.borrow_mut();
+        if checkpoint.set.remove(key).is_some() {
+            checkpoint.changed += 1;
+        }
+    }
+
+    async fn write_checkpoint_later(&self) {
+        loop {
+            self.0.reactor.sleep(self.0.options.checkpoint_interval).await;
+            if let Err(error) = self.flush_checkpoint().await {
+                tracing::warn!(%error, "cannot write the log checkpoint; trying again");
+                self.0.reactor.sleep(self.0.options.no_space_retry).await;
+                continue;
+            }
+            let mut checkpoint = self.0.checkpoint.borrow_mut();
+            if checkpoint.durable == checkpoint.changed {
+                checkpoint.timer = false;
+                return;
+            }
+        }
+    }
+
+    /// Waits until every entry as it is now is on stable storage.
+    ///
+    /// # Errors
+    /// As writing the file gave them; what was there before is still there.
+    pub async fn flush_checkpoint(&self) -> io::Result<()> {
+        let inner = &self.0;
+        let want = inner.checkpoint.borrow().changed;
+        loop {
+            // One write at a time; whoever finds none under way makes the next one.
+            let write = inner
+                .checkpoint_written
+                .until(|| {
+                    let mut checkpoint = inner.checkpoint.borrow_mut();
+                    if checkpoint.durable >= want {
+                        return Some(None);
+                    }
+                    if checkpoint.writing {
+                        return None;
+                    }
+                    checkpoint.writing = true;
+                    Some(Some((checkpoint.changed, checkpoint.set.encode())))
+                })
+                .await;
+            let Some((changed, bytes)) = write else {
+                return Ok(());
+            };
+            let ended = CheckpointWrite(self);
+            let path = checkpoint_path(&inner.data, inner.shard);
+            let result = replace_file(&inner.reactor, &path, bytes).await;
+            if result.is_ok() {
+                inner.checkpoint.borrow_mut().durable = changed;
+                self.count(|c| c.checkpoints += 1);
+            }
+            drop(ended);
+            result?;
+        }
+    }
+}
+
+/// Lets the next writer of the checkpoint in, also when this one is dropped.
+struct CheckpointWrite<'a>(&'a StorageEnv);
+
+impl Drop for CheckpointWrite<'_> {
+    fn drop(&mut self) {
+        let inner = &self.0.0;
+        inner.checkpoint.borrow_mut().writing = false;
+        inner.checkpoint_written.fire();
+    }
+}

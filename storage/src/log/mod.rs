@@ -1,0 +1,302 @@
+//! The log of one partition: the crate's front door.
+//!
+//! Holds: [`Log`], what it is made of, and what is asked of it. Never touches: requests, replicas, the high watermark (the
+//! caller brings limits with every read).
+//!
+//! A log lives on one shard: every method takes `&self`, nothing is locked. What needs no disk is synchronous: appending
+//! (into the tail in memory), planning a read, reading what is hot. What waits for the disk is a future.
+//!
+//! ```text
+//!   append_as_leader ──► tail in memory ──► log_end
+//!                            │ commit(): one write in flight, all that is pending
+//!                            ▼
+//!                        stable storage ──► durable_end        an acknowledgement waits for this
+//!                            │ rolled, durable
+//!                            ▼
+//!                        the keeper: indexes, producer snapshot, trim, then the recovery point
+//! ```
+//!
+//! The owner's part: whenever [`Log::needs_commit`] says so, run [`Log::commit`] in a task, until it says no more.
+//!
+//! Read on: `state` (what there is), `append`, `commit`, `keeper`, `read`, `open` and `recover`, `change`.
+
+mod append;
+mod change;
+mod close;
+mod cold;
+mod commit;
+mod config;
+mod env;
+mod error;
+mod event;
+mod keeper;
+mod lookup;
+mod names;
+mod open;
+mod read;
+mod recover;
+mod scan_file;
+mod state;
+mod truncate;
+
+pub use append::{Appended, LeaderBatch};
+pub use cold::ColdRead;
+pub use config::{Durability, LogConfig, StorageOptions};
+pub use env::{StorageCounters, StorageEnv};
+pub use error::{AppendError, ChangeError, CommitError, Damage, FenceReason, OpenError, ReadError};
+pub use lookup::LookupError;
+pub use names::LogName;
+pub use read::{ColdPlan, HotRead, ReadOutcome};
+
+use crate::disk::checkpoint::{CheckpointEntry, LogKey};
+use crate::epochs::EpochEnd;
+use crate::ids::{LeaderEpoch, Offset};
+use crate::producers::ProducerState;
+use env::{Evicted, TailOwner};
+use event::Event;
+use state::{Phase, State, Status};
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+
+/// One partition's log. A cheap handle to it; never leaves its thread.
+#[derive(Clone)]
+pub struct Log(Rc<Inner>);
+
+struct Inner {
+    env: StorageEnv,
+    name: LogName,
+    /// Tells this opening of the log apart from every other, for caches.
+    number: u64,
+    folder: PathBuf,
+    config: RefCell<LogConfig>,
+    state: RefCell<State>,
+    /// Fired when offsets, the status or what is under way have changed.
+    changed: Event,
+    /// The active chunk must not be replaced just now.
+    appending: Cell<bool>,
+    me: Weak<Inner>,
+}
+
+/// What a log looks like from outside, for metrics and admin requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogStatus {
+    /// First offset that readers may see.
+    pub log_start: Offset,
+    /// Offset behind the last appended record.
+    pub log_end: Offset,
+    /// Offset behind the last record on stable storage.
+    pub durable_end: Offset,
+    /// Number of segments.
+    pub segments: usize,
+    /// Bytes of records, in memory or on disk.
+    pub bytes: u64,
+    /// Bytes that are not durable yet.
+    pub pending_bytes: u64,
+    /// Whether the disk is full.
+    pub no_space: bool,
+    /// Why the log takes no writes, if it is fenced.
+    pub fenced: Option<FenceReason>,
+}
+
+impl Log {
+    fn new(env: &StorageEnv, name: LogName, folder: PathBuf, config: LogConfig, state: State) -> Self {
+        state.assert_invariants();
+        Self(Rc::new_cyclic(|me| Inner {
+            env: env.clone(),
+            name,
+            number: env.next_log(),
+            folder,
+            config: RefCell::new(config),
+            state: RefCell::new(state),
+            changed: Event::default(),
+            appending: Cell::new(false),
+            me: me.clone(),
+        }))
+    }
+
+    /// Which partition's log it is.
+    #[must_use]
+    pub fn name(&self) -> &LogName {
+        &self.0.name
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0.folder
+    }
+
+    /// A copy of its configuration.
+    #[must_use]
+    pub fn config(&self) -> LogConfig {
+        self.0.config.borrow().clone()
+    }
+
+    /// Replaces the configuration; applies from the next append on.
+    pub fn set_config(&self, config: LogConfig) {
+        self.0.config.replace(config);
+    }
+
+    /// The first offset that readers may see.
+    #[must_use]
+    pub fn log_start(&self) -> Offset {
+        self.0.state.borrow().log_start
+    }
+
+    /// The offset that the next record gets (LEO).
+    #[must_use]
+    pub fn log_end(&self) -> Offset {
+        self.0.state.borrow().log_end
+    }
+
+    /// The offset behind the last record on stable storage. An acknowledgement, and the high watermark, wait for this.
+    #[must_use]
+    pub fn durable_end(&self) -> Offset {
+        self.0.state.borrow().durable_end
+    }
+
+    /// The newest leader epoch; [`LeaderEpoch::NONE`] before the first.
+    #[must_use]
+    pub fn epoch(&self) -> LeaderEpoch {
+        self.0.state.borrow().epoch()
+    }
+
+    /// Why the log takes no writes, if a restart is needed to lift it.
+    #[must_use]
+    pub fn fenced(&self) -> Option<FenceReason> {
+        match &self.0.state.borrow().status {
+            Status::Fenced(reason) => Some(reason.clone()),
+            Status::Open | Status::NoSpace | Status::Closed => None,
+        }
+    }
+
+    /// All of it, for metrics and admin requests.
+    #[must_use]
+    pub fn status(&self) -> LogStatus {
+        let state = self.0.state.borrow();
+        LogStatus {
+            log_start: state.log_start,
+            log_end: state.log_end,
+            durable_end: state.durable_end,
+            segments: state.older.len() + 1,
+            bytes: state.segments().map(state::Segment::bytes).sum(),
+            pending_bytes: state.pending_bytes,
+            no_space: state.status == Status::NoSpace,
+            fenced: match &state.status {
+                Status::Fenced(reason) => Some(reason.clone()),
+                Status::Open | Status::NoSpace | Status::Closed => None,
+            },
+        }
+    }
+
+    /// Looks at the producers' state.
+    pub fn producers<T>(&self, look: impl FnOnce(&ProducerState) -> T) -> T {
+        look(&self.0.state.borrow().producers)
+    }
+
+    /// Changes the producers' state as time and the high watermark pass (expiry, stable offsets).
+    pub fn producers_mut<T>(&self, change: impl FnOnce(&mut ProducerState) -> T) -> T {
+        change(&mut self.0.state.borrow_mut().producers)
+    }
+
+    /// Where a leader epoch ends (KIP-101): the answer to OffsetForLeaderEpoch.
+    #[must_use]
+    pub fn epoch_end_offset(&self, epoch: LeaderEpoch) -> EpochEnd {
+        let state = self.0.state.borrow();
+        state.epochs.end_offset_for(epoch, state.log_end)
+    }
+
+    /// The epoch that the record at `offset` was written in, as far as is known.
+    #[must_use]
+    pub fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.0.state.borrow().epochs.epoch_for_offset(offset)
+    }
+
+    fn key(&self) -> LogKey {
+        LogKey { topic_id: self.0.name.topic_id, partition: self.0.name.partition }
+    }
+
+    /// Changes what the shard's checkpoint says about this log. On the disk soon, or after `flush_checkpoint`.
+    fn update_checkpoint(&self, change: impl FnOnce(&mut CheckpointEntry)) {
+        let mut state = self.0.state.borrow_mut();
+        change(&mut state.checkpoint);
+        state.checkpoint.version += 1;
+        let entry = state.checkpoint.clone();
+        drop(state);
+        self.0.env.set_checkpoint(self.key(), entry);
+    }
+
+    /// Takes the log out of service until a restart. The first reason stays.
+    fn fence(&self, reason: FenceReason) -> FenceReason {
+        let mut state = self.0.state.borrow_mut();
+        if let Status::Fenced(first) = &state.status {
+            return first.clone();
+        }
+        tracing::error!(log = %self.0.name, %reason, "the log is fenced: it takes no writes until a restart");
+        state.status = Status::Fenced(reason.clone());
+        state.capture = None;
+        state.ticket = None;
+        drop(state);
+        self.0.env.count(|c| c.fenced += 1);
+        self.0.changed.fire();
+        reason
+    }
+
+    fn fence_io(&self, what: &'static str, error: &std::io::Error) -> FenceReason {
+        self.fence(FenceReason::Io { what, error: error.to_string() })
+    }
+}
+
+impl TailOwner for Inner {
+    fn evict_one(&self) -> Evicted {
+        let Ok(mut state) = self.state.try_borrow_mut() else {
+            return Evicted::Nothing;
+        };
+        let state = &mut *state;
+        for segment in &mut state.older {
+            if segment.tail.is_empty() {
+                continue;
+            }
+            let whole = segment.is_durable().then(|| segment.tail.oldest_bytes());
+            let Some(bytes) = whole.flatten().or_else(|| segment.tail.oldest_evictable(segment.durable)) else {
+                return Evicted::Nothing;
+            };
+            segment.tail.evict_oldest();
+            if segment.tail.is_empty() && segment.phase == Phase::Sealed {
+                segment.index = None;
+            }
+            self.env.give_chunk_bytes(bytes);
+            return Evicted::Chunk(bytes);
+        }
+        let active = &mut state.active;
+        if let Some(bytes) = active.tail.oldest_evictable(active.durable) {
+            active.tail.evict_oldest();
+            self.env.give_chunk_bytes(bytes);
+            return Evicted::Chunk(bytes);
+        }
+        // An idle partition that was busy once: it needs no more than its last block.
+        let idle = !self.appending.get() && !state.writing;
+        if idle
+            && active.tail.is_shrinkable(active.durable)
+            && let Some(block) = self.env.take_block()
+        {
+            let before = active.tail.memory_bytes();
+            active.tail.shrink(block);
+            active.restored = Some((state.log_end, active.tail.end()));
+            let after = active.tail.memory_bytes();
+            self.env.give_chunk_bytes(before - after);
+            return if after == 0 { Evicted::Chunk(before) } else { Evicted::Part(before - after) };
+        }
+        Evicted::Nothing
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let bytes = state.segments().map(|s| s.tail.memory_bytes()).sum();
+        self.env.give_chunk_bytes(bytes);
+        self.env.cold().forget(self.number, None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Creating and opening logs.
+//!
+//! Holds: the order in which a new log's files come to be, the way from a folder to an open log.
+//! Never touches: how much of a segment is good (`recover` decides).
+//!
+//! A folder becomes a log with its `partition.metadata`, which is written last: a folder without it is a creation that
+//! was interrupted.
+
+use super::config::LogConfig;
+use super::env::{StorageEnv, TailOwner};
+use super::error::{FenceReason, OpenError};
+use super::names::{LOG, LogName, segment_path};
+use super::recover::{Recovered, recover};
+use super::state::{Capture, State, Status};
+use super::{Inner, Log};
+use crate::disk::align_up;
+use crate::disk::checkpoint::LogKey;
+use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, unlink_if_there, write_synced};
+use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
+use crate::disk::spare::{write_zeroes, zeroes};
+use crate::epochs::{CHECKPOINT_FILE_NAME, EpochCache};
+use crate::ids::Offset;
+use corelog_reactor::{DirEntry, OpenHow};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Weak;
+
+/// Recovery that read more than this moves the recovery point at once, so that the next start need not read it again.
+const CAPTURE_AFTER_BYTES: u64 = 4 << 20;
+
+fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> OpenError + 'p {
+    move |error| OpenError::Io { path: path.to_path_buf(), what, error }
+}
+
+fn folder_of(env: &StorageEnv, name: &LogName) -> Result<PathBuf, OpenError> {
+    let folder = name.folder().ok_or_else(|| OpenError::Name { name: name.to_string() })?;
+    Ok(env.data().join(folder))
+}
+
+impl Log {
+    /// Makes a new, empty log. Its files, its folder and the entry of the folder are on stable storage when this returns.
+    ///
+    /// # Errors
+    /// [`OpenError::AlreadyExists`] for a log that is there already; otherwise as the disk failed. A creation that failed
+    /// or was interrupted may be repeated.
+    pub async fn create(env: &StorageEnv, name: LogName, config: LogConfig) -> Result<Self, OpenError> {
+        let folder = folder_of(env, &name)?;
+        let reactor = env.reactor();
+        mkdir_if_missing(reactor, &folder).await.map_err(failed(&folder, "make it"))?;
+        let entries = reactor.list_dir(&folder).map_err(failed(&folder, "list it"))?;
+        if has_metadata(&entries) {
+            check_topic_id(env, &name, &folder).await?;
+            return Err(OpenError::AlreadyExists { folder });
+        }
+        for entry in &entries {
+            unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clear it"))?;
+        }
+        let make = async {
+            make_first_segment(env, &folder).await?;
+            let metadata = encode_partition_metadata(name.topic_id);
+            write_synced(reactor, &folder.join(PARTITION_METADATA), metadata).await?;
+            reactor.sync_dir(&folder).await?;
+            reactor.sync_dir(env.data()).await
+        };
+        make.await.map_err(failed(&folder, "fill it"))?;
+        Self::open(env, name, config).await
+    }
+
+    /// Opens a log, recovering it if it was not closed. What it then holds is on stable storage. If acknowledged bytes are
+    /// found damaged the log opens [fenced](Self::fenced): it can be read up to the damage.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(env: &StorageEnv, name: LogName, config: LogConfig) -> Result<Self, OpenError> {
+        let folder = folder_of(env, &name)?;
+        let reactor = env.reactor();
+        let entries = match reactor.list_dir(&folder) {
+            Ok(entries) if has_metadata(&entries) => entries,
+            Ok(_) => return Err(OpenError::NotFound { folder }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(OpenError::NotFound { folder });
+            }
+            Err(error) => return Err(failed(&folder, "list it")(error)),
+        };
+        check_topic_id(env, &name, &folder).await?;
+        let scratch = |e: &&DirEntry| e.name.to_str().is_some_and(|n| n.ends_with(SCRATCH_SUFFIX));
+        for entry in entries.iter().filter(scratch) {
+            unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clean it up"))?;
+        }
+        let epochs = read_epochs(env, &folder).await?;
+        let key = LogKey { topic_id: name.topic_id, partition: name.partition };
+        let checkpoint = env.checkpoint_at_start(&key);
+        let interval = config.index_interval_bytes;
+        let truncating = checkpoint.as_ref().and_then(|c| c.truncate_to);
+        let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, interval).await?;
+        let log = Self::start(env, name, folder, config, recovered);
+        if truncating.is_some() && log.fenced().is_none() {
+            let path = log.folder().join(CHECKPOINT_FILE_NAME);
+            log.write_epochs().await.map_err(failed(&path, "write it"))?;
+            log.update_checkpoint(|_| ());
+            env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
+        }
+        log.keep();
+        Ok(log)
+    }
+
+    /// Opens a log, or makes it if it is not there.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open_or_create(env: &StorageEnv, name: LogName, config: LogConfig) -> Result<Self, OpenError> {
+        match Self::open(env, name.clone(), config.clone()).await {
+            Err(OpenError::NotFound { .. }) => Self::create(env, name, config).await,
+            other => other,
+        }
+    }
+
+    fn start(env: &StorageEnv, name: LogName, folder: PathBuf, config: LogConfig, recovered: Recovered) -> Self {
+        if recovered.scanned_bytes > 0 {
+            tracing::info!(log = %name, bytes = recovered.scanned_bytes, log_end = %recovered.log_end, "recovered");
+        }
+        let mut state = State::new(
+            recovered.active,
+            recovered.log_start,
+            recovered.log_end,
+            recovered.producers,
+            recovered.epochs,
+            recovered.checkpoint,
+            env.reactor().now(),
+        );
+        state.older = recovered.older;
+        let active_base = state.active.base;
+        state.inner_snapshot = recovered.snapshot_at.filter(|at| *at > active_base);
+        if recovered.scanned_bytes > CAPTURE_AFTER_BYTES && recovered.rot.is_none() {
+            state.capture = Some(Capture {
+                offset: state.log_end,
+                segment_base: active_base,
+                position: state.active.bytes(),
+                snapshot: state.producers.snapshot(),
+            });
+        }
+        if let Some(reason) = &recovered.rot {
+            state.status = Status::Fenced(reason.clone());
+        }
+        let restored = state.active.tail.memory_bytes();
+        let log = Self::new(env, name, folder, config, state);
+        if restored > 0 {
+            let me: Weak<dyn TailOwner> = log.0.me.clone();
+            env.adopt_chunk(restored, me);
+        }
+        if let Some(reason) = recovered.rot {
+            log.say_fenced(&reason);
+        } else if !recovered.below_start.is_empty() {
+            log.remove_in_background(recovered.below_start);
+        }
+        log
+    }
+
+    fn say_fenced(&self, reason: &FenceReason) {
+        tracing::error!(log = %self.name(), %reason, "the log opens fenced: it can be read, not written");
+        self.0.env.count(|c| c.fenced += 1);
+    }
+}
+
+fn has_metadata(entries: &[DirEntry]) -> bool {
+    entries.iter().any(|e| e.name == PARTITION_METADATA)
+}
+
+async fn check_topic_id(env: &StorageEnv, name: &LogName, folder: &Path) -> Result<(), OpenError> {
+    let path = folder.join(PARTITION_METADATA);
+    let bytes = read_file(env.reactor(), &path).await.map_err(failed(&path, "read it"))?;
+    match decode_partition_metadata(&bytes) {
+        Ok(found) if found == name.topic_id => Ok(()),
+        Ok(found) => Err(OpenError::TopicId { folder: folder.to_path_buf(), found, expected: name.topic_id }),
+        Err(error) => Err(OpenError::Metadata { path, error }),
+    }
+}
+
+async fn read_epochs(env: &StorageEnv, folder: &Path) -> Result<EpochCache, OpenError> {
+    let path = folder.join(CHECKPOINT_FILE_NAME);
+    match read_file(env.reactor(), &path).await {
+        Ok(bytes) => EpochCache::decode(&bytes).map_err(|error| OpenError::Epochs { path, error: error.to_string() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(EpochCache::new()),
+        Err(error) => Err(failed(&path, "read it")(error)),
+    }
+}
+
+/// The first segment, with a little pre-written room: enough for a quiet partition's first hours.
+async fn make_first_segment(env: &StorageEnv, folder: &Path) -> io::Result<()> {
+    let how = OpenHow { direct: env.options().direct, ..OpenHow::write().create().truncate() };
+    let path = segment_path(folder, Offset::ZERO, LOG);
+    let file = env.reactor().open(&path, how).await?;
+    let room = align_up(env.options().first_room_bytes);
+    if room > 0 {
+        write_zeroes(&file, zeroes(env.reactor(), room)?, 0, room).await?;
+    }
+    file.fsync().await
+}
+
+impl Inner {
+    /// Whether the log takes part in anything any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.borrow().status == Status::Closed
+    }
+}

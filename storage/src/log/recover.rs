@@ -1,0 +1,602 @@
+//! Recovery: what of the files is the log.
+//!
+//! Holds: the reading of a log's folder after a stop or a crash, and the repairs that need no decision.
+//! Never touches: a log that is open.
+//!
+//! Sealed segments below the recovery point are trusted after a look at their ends. The rest is read and checked batch by
+//! batch. Where that ends decides [`crate::segment::verdict`] between a clean end, a torn write (zeroed on disk, and the
+//! zeroes synced, before anything is appended behind it) and rot (the log opens fenced; not a byte is changed).
+//!
+//! Order of the repairs, each on stable storage before the next: segments of an interrupted truncation, torn tail zeroed,
+//! recovered bytes synced, snapshots and epochs behind the end removed, checkpoint.
+
+use super::append::{marker_of, record_in};
+use super::cold::load_index;
+use super::env::StorageEnv;
+use super::error::{Damage, FenceReason, OpenError};
+use super::names::{INDEX, LOG, LogName, SNAPSHOT, TIME_INDEX, parse_file_name, segment_path};
+use super::scan_file::{ReadAhead, scan_file};
+use super::state::{Phase, Segment};
+use crate::batch::{AppendOrigin, BatchHeader, BatchView};
+use crate::disk::checkpoint::{CheckpointEntry, RecoveryPoint};
+use crate::disk::files::{read_file, read_full, unlink_if_there, write_full};
+use crate::disk::spare::{write_zeroes, zeroes};
+use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_down, align_up};
+use crate::epochs::EpochCache;
+use crate::ids::{LeaderEpoch, Offset, Timestamp};
+use crate::producers::{ProducerState, ProducerStateLimits};
+use crate::segment::index::SegmentIndex;
+use crate::segment::scan::{ScanStop, ScannedBatch, Scanner};
+use crate::segment::tail::Tail;
+use crate::segment::verdict::{Verdict, judge};
+use corelog_reactor::{DirEntry, Durability, File, OpenHow};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// What recovery found; what a log is opened with.
+pub(super) struct Recovered {
+    pub(super) older: VecDeque<Segment>,
+    pub(super) active: Segment,
+    pub(super) log_start: Offset,
+    pub(super) log_end: Offset,
+    pub(super) producers: ProducerState,
+    pub(super) epochs: EpochCache,
+    pub(super) checkpoint: CheckpointEntry,
+    pub(super) rot: Option<FenceReason>,
+    /// Bytes that were read and checked.
+    pub(super) scanned_bytes: u64,
+    /// Segments wholly below the log start: to be removed.
+    pub(super) below_start: Vec<Offset>,
+    /// The snapshot the producers were loaded from.
+    pub(super) snapshot_at: Option<Offset>,
+}
+
+/// One recovery under way.
+pub(super) struct Recovery<'a> {
+    env: &'a StorageEnv,
+    folder: &'a Path,
+    index_interval: u32,
+    now: Timestamp,
+    recovery: RecoveryPoint,
+    limit: Option<Offset>,
+    /// A log that ends before this has lost acknowledged records.
+    must_reach: Offset,
+    /// Batches from here on are new to the producers' state.
+    replay_from: Offset,
+    producers: ProducerState,
+    epochs: EpochCache,
+    scanned_bytes: u64,
+}
+
+/// A segment that was read.
+struct Scanned {
+    file: Rc<File>,
+    file_bytes: u64,
+    index: SegmentIndex,
+    first_timestamp: Option<Timestamp>,
+    position: u64,
+    next: Offset,
+    stop: Option<ScanStop>,
+}
+
+/// What is left behind the last sound batch of the last segment.
+enum End {
+    Clean,
+    Garbage(u64),
+    Rot(FenceReason),
+}
+
+fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> OpenError + 'p {
+    move |error| OpenError::Io { path: path.to_path_buf(), what, error }
+}
+
+/// Recovers the log in `folder`, whose files are `entries`.
+pub(super) async fn recover(
+    env: &StorageEnv,
+    name: &LogName,
+    folder: &Path,
+    entries: &[DirEntry],
+    epochs: EpochCache,
+    checkpoint: Option<CheckpointEntry>,
+    index_interval: u32,
+) -> Result<Recovered, OpenError> {
+    let now = Timestamp(env.reactor().unix_ms().0);
+    let offsets_of = |suffix| {
+        let mut found: Vec<Offset> = entries.iter().filter_map(|e| parse_file_name(e.name.to_str()?, suffix)).collect();
+        found.sort_unstable();
+        found
+    };
+    let mut bases = offsets_of(LOG);
+    let snapshots = offsets_of(SNAPSHOT);
+    let first = bases.first().copied();
+    let known = checkpoint.is_some();
+    let mut entry = checkpoint.unwrap_or_else(|| CheckpointEntry {
+        topic: name.topic.clone(),
+        version: 0,
+        log_start: first.unwrap_or(Offset::ZERO),
+        recovery: RecoveryPoint {
+            offset: first.unwrap_or(Offset::ZERO),
+            segment_base: first.unwrap_or(Offset::ZERO),
+            position: 0,
+        },
+        truncate_to: None,
+    });
+    let mut recovery = Recovery {
+        env,
+        folder,
+        index_interval,
+        now,
+        recovery: entry.recovery,
+        limit: entry.truncate_to,
+        must_reach: entry.recovery.offset.max(entry.log_start),
+        replay_from: Offset::ZERO,
+        producers: ProducerState::new(ProducerStateLimits::default(), Offset::ZERO),
+        epochs,
+        scanned_bytes: 0,
+    };
+    if let Some(limit) = entry.truncate_to {
+        recovery.drop_segments_from(limit, &mut bases).await?;
+    }
+    let mut below_start = Vec::new();
+    while bases.get(1).is_some_and(|next| *next <= entry.log_start) {
+        below_start.push(bases.remove(0));
+    }
+    let missing = match bases.first() {
+        Some(first) if !known || *first <= entry.log_start => None,
+        Some(_) | None => Some(FenceReason::Rot {
+            segment: entry.log_start,
+            position: 0,
+            offset: entry.log_start,
+            fault: Damage::Missing,
+        }),
+    };
+    let first = bases.first().copied().unwrap_or(entry.log_start);
+    let snapshot_at = recovery.load_snapshot(&snapshots, first).await?;
+    let mut found = if missing.is_some() && bases.is_empty() {
+        Found::nothing(first, now)
+    } else {
+        recovery.read_segments(&bases).await?
+    };
+    if missing.is_some() {
+        found.rot = missing;
+    }
+    entry.log_start = entry.log_start.max(first).min(found.log_end);
+    if found.rot.is_none() {
+        recovery.repair(&mut found, &snapshots, &mut entry).await?;
+    }
+    Ok(Recovered {
+        older: found.older,
+        active: found.active,
+        log_start: entry.log_start,
+        log_end: found.log_end,
+        producers: recovery.producers,
+        epochs: recovery.epochs,
+        checkpoint: entry,
+        rot: found.rot,
+        scanned_bytes: recovery.scanned_bytes,
+        below_start,
+        snapshot_at,
+    })
+}
+
+/// The segments as they were read.
+struct Found {
+    older: VecDeque<Segment>,
+    active: Segment,
+    log_end: Offset,
+    /// What must be zeroed behind the active segment's end, and up to where.
+    garbage_end: Option<u64>,
+    /// The active segment holds bytes that no recovery point vouches for.
+    is_unsynced: bool,
+    rot: Option<FenceReason>,
+}
+
+impl Found {
+    fn nothing(at: Offset, now: Timestamp) -> Self {
+        Self {
+            older: VecDeque::new(),
+            active: Segment::new(at, now),
+            log_end: at,
+            garbage_end: None,
+            is_unsynced: false,
+            rot: None,
+        }
+    }
+}
+
+impl Recovery<'_> {
+    fn path(&self, base: Offset, suffix: &str) -> PathBuf {
+        segment_path(self.folder, base, suffix)
+    }
+
+    /// The first step of a truncation that was interrupted: segments that start at or behind its offset go, last one first.
+    async fn drop_segments_from(&self, limit: Offset, bases: &mut Vec<Offset>) -> Result<(), OpenError> {
+        while bases.len() > 1
+            && let Some(base) = bases.pop_if(|last| *last >= limit)
+        {
+            remove_segment_files(self.env, self.folder, base)
+                .await
+                .map_err(failed(self.folder, "remove a truncated segment"))?;
+        }
+        Ok(())
+    }
+
+    /// Loads the newest sound producer snapshot at or below the recovery point, and replays from there.
+    async fn load_snapshot(&mut self, snapshots: &[Offset], first: Offset) -> Result<Option<Offset>, OpenError> {
+        let highest = self.recovery.offset.min(self.limit.unwrap_or(self.recovery.offset));
+        for at in snapshots.iter().rev().filter(|at| (first..=highest).contains(*at)) {
+            let path = self.path(*at, SNAPSHOT);
+            let bytes = read_file(self.env.reactor(), &path).await.map_err(failed(&path, "read it"))?;
+            match self.producers.load(&bytes, *at, self.now) {
+                Ok(()) => {
+                    self.replay_from = *at;
+                    return Ok(Some(*at));
+                }
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "a producer snapshot is skipped");
+                }
+            }
+        }
+        self.producers.reset(first);
+        self.replay_from = first;
+        Ok(None)
+    }
+
+    async fn read_segments(&mut self, bases: &[Offset]) -> Result<Found, OpenError> {
+        let mut older = VecDeque::new();
+        let mut nexts = bases.iter().skip(1);
+        for base in bases {
+            let base = *base;
+            let Some(next) = nexts.next().copied() else {
+                return self.read_last(older, base).await;
+            };
+            let trusted = next <= self.recovery.offset && next <= self.replay_from;
+            if trusted && let Some(bytes) = self.check_sealed(base, next).await? {
+                older.push_back(Segment::sealed(base, bytes, self.now));
+                continue;
+            }
+            let scanned = self.scan(base, !trusted).await?;
+            if scanned.next == next {
+                older.push_back(self.rolled(base, scanned));
+                continue;
+            }
+            let fault = match scanned.stop {
+                Some(ScanStop::Fault(fault)) => Damage::Batch(fault),
+                Some(ScanStop::Limit) | None => Damage::End { found: scanned.next, expected: next },
+            };
+            let rot = FenceReason::Rot { segment: base, position: scanned.position, offset: scanned.next, fault };
+            return Ok(self.found(older, base, scanned, End::Rot(rot)));
+        }
+        Ok(Found::nothing(self.replay_from, self.now))
+    }
+
+    async fn read_last(&mut self, older: VecDeque<Segment>, base: Offset) -> Result<Found, OpenError> {
+        let scanned = self.scan(base, true).await?;
+        let end = self.judge_end(base, &scanned).await?;
+        Ok(self.found(older, base, scanned, end))
+    }
+
+    fn found(&self, older: VecDeque<Segment>, base: Offset, scanned: Scanned, end: End) -> Found {
+        let (garbage_end, rot) = match end {
+            End::Clean => (None, None),
+            End::Garbage(end) => (Some(end), None),
+            End::Rot(reason) => (None, Some(reason)),
+        };
+        let log_end = scanned.next;
+        let mut active = self.rolled(base, scanned);
+        active.phase = Phase::Active;
+        active.snapshot = None;
+        active.restored = Some((log_end, active.bytes()));
+        Found { older, active, log_end, garbage_end, is_unsynced: log_end > self.recovery.offset, rot }
+    }
+
+    fn rolled(&self, base: Offset, scanned: Scanned) -> Segment {
+        Segment {
+            phase: Phase::Rolled,
+            file: Some(scanned.file),
+            room: scanned.file_bytes,
+            tail: Tail::new(scanned.position),
+            durable: scanned.position,
+            index: Some(scanned.index),
+            first_timestamp: scanned.first_timestamp,
+            snapshot: Some(self.producers.snapshot()),
+            ..Segment::new(base, self.now)
+        }
+    }
+
+    /// A look at a sealed segment: its index, and the batches behind the last entry up to the file's end. Its length if
+    /// all is as it should be.
+    async fn check_sealed(&self, base: Offset, next: Offset) -> Result<Option<u64>, OpenError> {
+        let path = self.path(base, LOG);
+        let file = self.open(&path, OpenHow::read()).await?;
+        let bytes = file.len().map_err(failed(&path, "ask for its length"))?;
+        let index = load_index(self.env, self.folder, base, bytes).await.map_err(failed(&path, "read its indexes"))?;
+        let Ok(mut index) = index else {
+            return Ok(None);
+        };
+        let resume = index.rewind(bytes);
+        let mut scanner = if resume == 0 {
+            Scanner::new(0, base, LeaderEpoch::NONE, None)
+        } else {
+            Scanner::from_position(resume, LeaderEpoch::NONE, None)
+        };
+        let stop = scan_file(self.env.reactor(), &file, &mut scanner, bytes, |_| ())
+            .await
+            .map_err(failed(&path, "read it"))?;
+        let is_whole = stop.is_none() && scanner.next_offset() == next && scanner.position() == bytes;
+        Ok(is_whole.then_some(bytes))
+    }
+
+    async fn open(&self, path: &Path, how: OpenHow) -> Result<File, OpenError> {
+        let how = OpenHow { direct: self.env.options().direct, ..how };
+        let open = self.env.reactor().open(path, how).await;
+        open.map_err(failed(path, "open it"))
+    }
+
+    /// Reads a segment, from the last indexed batch below the recovery point if its index can be trusted, or else whole.
+    async fn scan(&mut self, base: Offset, may_resume: bool) -> Result<Scanned, OpenError> {
+        let path = self.path(base, LOG);
+        let file = self.open(&path, OpenHow::write()).await?;
+        let file_bytes = file.len().map_err(failed(&path, "ask for its length"))?;
+        let known = self.recovery.offset.min(self.replay_from);
+        let loaded = if may_resume && known > base {
+            load_index(self.env, self.folder, base, file_bytes).await.map_err(failed(&path, "read its indexes"))?.ok()
+        } else {
+            None
+        };
+        let mut index = SegmentIndex::new(base);
+        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, self.limit);
+        let mut first_timestamp = None;
+        if let Some(mut loaded) = loaded {
+            let at = &self.recovery;
+            let position = if at.segment_base == base && at.offset == known {
+                at.position
+            } else {
+                u64::from(loaded.offsets.floor_position(known)) + 1
+            };
+            let resume = loaded.rewind(position);
+            if resume > 0 {
+                let epoch = self.epochs.epoch_for_offset(base).unwrap_or(LeaderEpoch::NONE);
+                scanner = Scanner::from_position(resume, epoch, self.limit);
+                index = loaded;
+                first_timestamp = self.first_timestamp(&file, &path).await?;
+            }
+        }
+        let started = scanner.position();
+        let (interval, replay_from) = (self.index_interval, self.replay_from);
+        let (producers, epochs) = (&mut self.producers, &mut self.epochs);
+        let each = |batch: ScannedBatch<'_>| {
+            index.note(&batch.header, batch.last_offset, batch.position, batch.bytes, interval);
+            if batch.position == 0 {
+                first_timestamp = Some(batch.header.max_timestamp);
+            }
+            if batch.header.base_offset >= replay_from {
+                replay(producers, epochs, &batch);
+            }
+        };
+        let stop = scan_file(self.env.reactor(), &file, &mut scanner, file_bytes, each)
+            .await
+            .map_err(failed(&path, "read it"))?;
+        self.scanned_bytes += scanner.position() - started;
+        Ok(Scanned {
+            file: Rc::new(file),
+            file_bytes,
+            index,
+            first_timestamp,
+            position: scanner.position(),
+            next: scanner.next_offset(),
+            stop,
+        })
+    }
+
+    async fn first_timestamp(&self, file: &File, path: &Path) -> Result<Option<Timestamp>, OpenError> {
+        let block = self.read_block(file, path, 0).await?;
+        Ok(BatchHeader::parse(&block).ok().map(|h| h.max_timestamp))
+    }
+
+    async fn read_block(&self, file: &File, path: &Path, at: u64) -> Result<Vec<u8>, OpenError> {
+        let buf = self
+            .env
+            .reactor()
+            .pool()
+            .take(BLOCK_BYTES as usize)
+            .map_err(|e| failed(path, "read it")(io::Error::new(io::ErrorKind::OutOfMemory, e)))?;
+        let (result, buf) = read_full(file, buf, at).await;
+        let have = result.map_err(failed(path, "read it"))?;
+        Ok(buf.get(..have).unwrap_or_default().to_vec())
+    }
+
+    /// Torn, rotten or clean: what stands behind the last sound batch of the last segment.
+    async fn judge_end(&self, base: Offset, scanned: &Scanned) -> Result<End, OpenError> {
+        let fault = match scanned.stop {
+            Some(ScanStop::Limit) => return Ok(End::Garbage(scanned.file_bytes)),
+            Some(ScanStop::Fault(fault)) => Some(fault),
+            None => None,
+        };
+        let rot = |fault| {
+            End::Rot(FenceReason::Rot { segment: base, position: scanned.position, offset: scanned.next, fault })
+        };
+        if scanned.next < self.must_reach {
+            return Ok(
+                rot(fault.map_or(Damage::End { found: scanned.next, expected: self.must_reach }, Damage::Batch)),
+            );
+        }
+        let Some(fault) = fault else {
+            return Ok(End::Clean);
+        };
+        let path = self.path(base, LOG);
+        let window = self
+            .read_range(scanned, scanned.position, align_up(scanned.position) + COMMIT_BYTES_MAX)
+            .await
+            .map_err(failed(&path, "read it"))?;
+        // A batch larger than one write: what of it was durable lies before the write that was interrupted.
+        let batch_bytes = BatchHeader::parse(&window)
+            .ok()
+            .filter(|h| h.base_offset == scanned.next)
+            .map_or(0, |h| h.total_bytes() as u64);
+        let reach = align_up(scanned.position + batch_bytes) + COMMIT_BYTES_MAX;
+        let window = if batch_bytes == 0 {
+            window
+        } else {
+            self.read_range(scanned, scanned.position, reach).await.map_err(failed(&path, "read it"))?
+        };
+        match judge(&window, scanned.position, scanned.next, scanned_epoch(self, scanned)) {
+            Verdict::Clean => Ok(End::Clean),
+            Verdict::Rotten { .. } => Ok(rot(Damage::Batch(fault))),
+            Verdict::Torn { garbage_end } => {
+                // Bytes beyond the reach of one write were durable once: then so was the batch before them.
+                let beyond = self.has_bytes(scanned, reach).await.map_err(failed(&path, "read it"))?;
+                Ok(if beyond { rot(Damage::Batch(fault)) } else { End::Garbage(garbage_end) })
+            }
+        }
+    }
+
+    async fn read_range(&self, scanned: &Scanned, from: u64, to: u64) -> io::Result<Vec<u8>> {
+        let to = to.min(scanned.file_bytes);
+        let mut out = Vec::new();
+        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, to);
+        let mut at = align_down(from);
+        while at < to
+            && let Some(buf) = reads.next().await?
+        {
+            let skip = usize::try_from(from.saturating_sub(at)).unwrap_or(0);
+            let end = usize::try_from(to - at).map_or(buf.len(), |n| n.min(buf.len()));
+            out.extend_from_slice(buf.get(skip.min(end)..end).unwrap_or_default());
+            at += buf.len() as u64;
+        }
+        Ok(out)
+    }
+
+    async fn has_bytes(&self, scanned: &Scanned, from: u64) -> io::Result<bool> {
+        if from >= scanned.file_bytes {
+            return Ok(false);
+        }
+        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, scanned.file_bytes);
+        while let Some(buf) = reads.next().await? {
+            if buf.iter().any(|b| *b != 0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes the disk say what recovery found, before anything relies on it.
+    async fn repair(
+        &mut self,
+        found: &mut Found,
+        snapshots: &[Offset],
+        entry: &mut CheckpointEntry,
+    ) -> Result<(), OpenError> {
+        let reactor = self.env.reactor();
+        let path = self.path(found.active.base, LOG);
+        let position = found.active.bytes();
+        if let Some(file) = found.active.file.clone() {
+            let aligned = align_down(position);
+            let block = self.read_block(&file, &path, aligned).await?;
+            let block = block
+                .get(..(position - aligned) as usize)
+                .ok_or_else(|| failed(&path, "read it")(io::Error::from(io::ErrorKind::UnexpectedEof)))?;
+            if let Some(garbage_end) = found.garbage_end {
+                tracing::info!(log = %self.folder.display(), position, garbage_end, offset = %found.log_end, "zeroing what an interrupted write left");
+                found.active.room = discard(self.env, &file, block, position, garbage_end)
+                    .await
+                    .map_err(failed(&path, "zero a torn tail"))?;
+            }
+            if found.is_unsynced || found.garbage_end.is_some() {
+                file.fsync().await.map_err(failed(&path, "sync it"))?;
+            }
+            if !block.is_empty() {
+                let buf = reactor
+                    .pool()
+                    .take(BLOCK_BYTES as usize)
+                    .map_err(|e| failed(&path, "read it")(io::Error::new(io::ErrorKind::OutOfMemory, e)))?;
+                found.active.tail.restore_block(buf, block);
+            }
+        }
+        for segment in found.older.iter().filter(|s| s.phase == Phase::Rolled) {
+            if let Some(file) = &segment.file {
+                file.fsync().await.map_err(failed(&path, "sync a segment"))?;
+            }
+        }
+        for at in snapshots.iter().filter(|at| **at > found.log_end) {
+            unlink_if_there(reactor, &self.path(*at, SNAPSHOT))
+                .await
+                .map_err(failed(self.folder, "remove a producer snapshot"))?;
+        }
+        reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
+        // An epoch that starts right at the end stays: it was durable before its leader served.
+        self.epochs.truncate_from_end(found.log_end.next());
+        if entry.truncate_to.take().is_some() {
+            // The truncation is complete now.
+            if entry.recovery.offset > found.log_end {
+                entry.recovery = RecoveryPoint { offset: found.log_end, segment_base: found.active.base, position };
+            }
+            entry.version += 1;
+        }
+        Ok(())
+    }
+}
+
+fn scanned_epoch(recovery: &Recovery<'_>, scanned: &Scanned) -> LeaderEpoch {
+    let last = Offset(scanned.next.0.saturating_sub(1));
+    let epoch = recovery.epochs.epoch_for_offset(last);
+    epoch.unwrap_or(LeaderEpoch::NONE)
+}
+
+fn replay(producers: &mut ProducerState, epochs: &mut EpochCache, batch: &ScannedBatch<'_>) {
+    let (epoch, base) = (batch.header.leader_epoch, batch.header.base_offset);
+    if epochs.epoch_for_offset(base) != Some(epoch) {
+        // Epoch -1 comes from Kafka's own logs only: there is nothing to remember about it.
+        let _ = epochs.assign(epoch, base);
+    }
+    let marker = batch
+        .control
+        .and_then(|bytes| BatchView::first(bytes).ok())
+        .and_then(|view| marker_of(&view, AppendOrigin::Replication).ok().flatten());
+    record_in(producers, &batch.header, marker);
+}
+
+/// Makes the bytes `from..to` of a segment zeroes on disk, durably; behind `to` there are none but zeroes. `block` holds
+/// the bytes of `from`'s block before it. Returns the file's length.
+pub(super) async fn discard(env: &StorageEnv, file: &File, block: &[u8], from: u64, to: u64) -> io::Result<u64> {
+    let start = align_down(from);
+    let block_end = align_up(from);
+    let mut end = align_up(to.max(from));
+    if end - start > COMMIT_BYTES_MAX {
+        // Writing so many zeroes takes longer than losing the pre-written space costs.
+        file.truncate(block_end).await?;
+        file.fsync().await?;
+        end = block_end;
+    }
+    let mut zeroes = zeroes(env.reactor(), (end - start).max(BLOCK_BYTES))?;
+    let mut rest = start;
+    if block_end > start {
+        if let Some(head) = zeroes.get_mut(..block.len()) {
+            head.copy_from_slice(block);
+        }
+        let bytes = BLOCK_BYTES as usize;
+        let (result, back) = write_full(file, zeroes, bytes, start, Durability::Dsync).await;
+        result?;
+        zeroes = back;
+        if let Some(head) = zeroes.get_mut(..block.len()) {
+            head.fill(0);
+        }
+        rest = block_end;
+    }
+    if rest < end {
+        write_zeroes(file, zeroes, rest, end - rest).await?;
+    }
+    file.fsync().await?;
+    file.len()
+}
+
+/// Removes a segment's files, its records last, and syncs the folder.
+pub(super) async fn remove_segment_files(env: &StorageEnv, folder: &Path, base: Offset) -> io::Result<()> {
+    let reactor = env.reactor();
+    for suffix in [INDEX, TIME_INDEX, LOG] {
+        unlink_if_there(reactor, &segment_path(folder, base, suffix)).await?;
+    }
+    reactor.sync_dir(folder).await
+}

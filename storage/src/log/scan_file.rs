@@ -1,0 +1,120 @@
+//! Scanning a segment's file: large direct reads, several in flight.
+//!
+//! Holds: the read-ahead. Never touches: what the scan means.
+
+use crate::disk::files::read_full;
+use crate::disk::{BLOCK_BYTES, align_down, align_up};
+use crate::segment::scan::{ScanStop, ScannedBatch, Scanner};
+use corelog_reactor::{AlignedBuf, File, Reactor};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Bytes of one read.
+const READ_BYTES: u64 = 512 << 10;
+/// Reads in flight.
+const READS_MAX: usize = 4;
+const _: () = assert!(READ_BYTES.is_multiple_of(BLOCK_BYTES));
+
+type Reading<'a> = Pin<Box<dyn Future<Output = (io::Result<usize>, AlignedBuf)> + 'a>>;
+
+enum Piece<'a> {
+    Reading(Reading<'a>),
+    Read(io::Result<usize>, AlignedBuf),
+}
+
+/// Reads a file's blocks in order, some pieces ahead.
+pub(super) struct ReadAhead<'a> {
+    reactor: &'a Reactor,
+    file: &'a File,
+    pieces: VecDeque<Piece<'a>>,
+    next: u64,
+    end: u64,
+}
+
+impl<'a> ReadAhead<'a> {
+    /// From the block of `start` up to `end`.
+    pub(super) fn new(reactor: &'a Reactor, file: &'a File, start: u64, end: u64) -> Self {
+        Self { reactor, file, pieces: VecDeque::new(), next: align_down(start), end: align_up(end) }
+    }
+
+    /// The next bytes; `None` at the end (of the file, if that comes first).
+    pub(super) async fn next(&mut self) -> io::Result<Option<AlignedBuf>> {
+        while self.pieces.len() < READS_MAX && self.next < self.end {
+            let bytes = READ_BYTES.min(self.end - self.next);
+            let buf = match self.reactor.pool().take(bytes as usize) {
+                Ok(buf) => buf,
+                // One piece must do when memory is short.
+                Err(_) if !self.pieces.is_empty() => break,
+                Err(error) => return Err(io::Error::new(io::ErrorKind::OutOfMemory, error)),
+            };
+            let (file, at) = (self.file, self.next);
+            let reading: Reading<'a> = Box::pin(read_full(file, buf, at));
+            self.pieces.push_back(Piece::Reading(reading));
+            self.next += bytes;
+        }
+        if self.pieces.is_empty() {
+            return Ok(None);
+        }
+        // Polls all of them: that is what starts them.
+        std::future::poll_fn(|cx| {
+            for piece in &mut self.pieces {
+                if let Piece::Reading(reading) = piece
+                    && let Poll::Ready((result, buf)) = reading.as_mut().poll(cx)
+                {
+                    *piece = Piece::Read(result, buf);
+                }
+            }
+            match self.pieces.front() {
+                Some(Piece::Reading(_)) => Poll::Pending,
+                Some(Piece::Read(..)) | None => Poll::Ready(()),
+            }
+        })
+        .await;
+        match self.pieces.pop_front() {
+            Some(Piece::Read(result, mut buf)) => {
+                let have = result?;
+                if have < buf.len() {
+                    // The end of the file: nothing behind it counts.
+                    self.next = self.end;
+                    self.pieces.clear();
+                }
+                buf.set_len(have);
+                Ok((have > 0).then_some(buf))
+            }
+            Some(Piece::Reading(_)) | None => Ok(None),
+        }
+    }
+}
+
+/// Feeds the file's bytes from the scanner's position up to `end` to the scanner. Returns where it stopped before that, if
+/// it did.
+///
+/// # Errors
+/// As the reads give them.
+pub(super) async fn scan_file(
+    reactor: &Reactor,
+    file: &File,
+    scanner: &mut Scanner,
+    end: u64,
+    mut each: impl FnMut(ScannedBatch<'_>),
+) -> io::Result<Option<ScanStop>> {
+    let start = scanner.position();
+    if start >= end {
+        return Ok(None);
+    }
+    let mut reads = ReadAhead::new(reactor, file, start, end);
+    let mut at = align_down(start);
+    while let Some(buf) = reads.next().await? {
+        let from = usize::try_from(start.saturating_sub(at)).unwrap_or(0);
+        let to = usize::try_from(end - at).map_or(buf.len(), |n| n.min(buf.len()));
+        at += buf.len() as u64;
+        let bytes = buf.get(from.min(to)..to).unwrap_or_default();
+        if let Err(stop) = scanner.feed(bytes, &mut each) {
+            return Ok(Some(stop));
+        }
+    }
+    Ok(scanner.finish().err().map(ScanStop::Fault))
+}

@@ -1,0 +1,457 @@
+//! What one log is at this moment.
+//!
+//! Holds: the segments, the offsets, producers, epochs, what waits for the disk; every change to them that needs no waiting.
+//! Never touches: files (the futures in `commit`, `keeper`, `change` do, and then change this).
+//!
+//! ```text
+//!   older segments (sealed, or waiting to be)        active segment
+//!   [........][........][........]                   [........|#####|          ]
+//!   ^log_start                                        durable_end^    ^log_end  ^room (pre-written)
+//! ```
+
+use super::config::LogConfig;
+use super::error::FenceReason;
+use crate::batch::{BatchHeader, HEADER_BYTES};
+use crate::disk::checkpoint::CheckpointEntry;
+use crate::disk::spare::{Charge, Spare, SpareTicket};
+use crate::epochs::EpochCache;
+use crate::ids::{LeaderEpoch, Offset, Timestamp};
+use crate::producers::ProducerState;
+use crate::segment::index::SegmentIndex;
+use crate::segment::tail::Tail;
+use corelog_reactor::{File, Monotonic};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often the rate of appends is measured.
+const RATE_WINDOW: Duration = Duration::from_millis(200);
+/// Sizes of spare segments, by class; class 0 has none, its files grow.
+const SPARE_BYTES: [u64; 5] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+/// Below this many bytes a second a log needs no spares.
+const SPARE_RATE_MIN: u64 = 256 << 10;
+/// Sizes of tail chunks: a quiet partition holds one block, a busy one megabytes.
+const CHUNK_BYTES_MIN: usize = 4 << 10;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// A chunk that lasted less than this is followed by a larger one,
+const CHUNK_GROWS_WITHIN: Duration = Duration::from_millis(100);
+/// and one that lasted longer than this by a smaller one.
+const CHUNK_SHRINKS_AFTER: Duration = Duration::from_secs(5);
+
+/// Whether a log takes writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// It does.
+    Open,
+    /// Not until the disk has space again.
+    NoSpace,
+    /// Not until a restart.
+    Fenced(FenceReason),
+    /// No more: it is closed, or about to be.
+    Closed,
+}
+
+/// Where a segment is in its life: `Active -> Rolled -> Sealed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Takes appends.
+    Active,
+    /// Takes no more appends; its last bytes become durable, then it is sealed.
+    Rolled,
+    /// Trimmed, indexed, synced.
+    Sealed,
+}
+
+/// One segment.
+pub(super) struct Segment {
+    pub(super) base: Offset,
+    pub(super) phase: Phase,
+    /// Open while it is not sealed; `None` as well until the first commit makes the file.
+    pub(super) file: Option<Rc<File>>,
+    /// The pre-written file that its first commit moves in.
+    pub(super) spare: Option<Spare>,
+    /// Length of the file: writes up to here change no metadata.
+    pub(super) room: u64,
+    /// The share of the budget for pre-written space.
+    pub(super) charge: Option<Charge>,
+    /// Its bytes in memory; its end is the segment's length.
+    pub(super) tail: Tail,
+    /// A batch boundary in the tail that no index entry may lead to: where the tail was restored.
+    pub(super) restored: Option<(Offset, u64)>,
+    /// Bytes before this position are on stable storage.
+    pub(super) durable: u64,
+    /// End position and next offset of the batches that are not durable yet.
+    pub(super) ends: VecDeque<(u64, Offset)>,
+    /// In memory while the segment is not sealed, or has a tail.
+    pub(super) index: Option<SegmentIndex>,
+    /// Max timestamp of the first batch.
+    pub(super) first_timestamp: Option<Timestamp>,
+    /// When it became the active one.
+    pub(super) created: Timestamp,
+    /// The producers at its end, taken when it was rolled.
+    pub(super) snapshot: Option<Vec<u8>>,
+}
+
+impl Segment {
+    /// A new, empty active segment.
+    pub(super) fn new(base: Offset, now: Timestamp) -> Self {
+        Self {
+            base,
+            phase: Phase::Active,
+            file: None,
+            spare: None,
+            room: 0,
+            charge: None,
+            tail: Tail::new(0),
+            restored: None,
+            durable: 0,
+            ends: VecDeque::new(),
+            index: Some(SegmentIndex::new(base)),
+            first_timestamp: None,
+            created: now,
+            snapshot: None,
+        }
+    }
+
+    /// A sealed segment of `bytes`.
+    pub(super) fn sealed(base: Offset, bytes: u64, now: Timestamp) -> Self {
+        Self {
+            phase: Phase::Sealed,
+            tail: Tail::new(bytes),
+            durable: bytes,
+            room: bytes,
+            index: None,
+            ..Self::new(base, now)
+        }
+    }
+
+    /// Its length.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.tail.end()
+    }
+
+    pub(super) const fn is_durable(&self) -> bool {
+        self.durable == self.tail.end()
+    }
+}
+
+/// A point that the recovery point can move to once everything below it is durable.
+pub(super) struct Capture {
+    pub(super) offset: Offset,
+    pub(super) segment_base: Offset,
+    pub(super) position: u64,
+    pub(super) snapshot: Vec<u8>,
+}
+
+/// Bytes a second, measured over short windows.
+struct Rate {
+    since: Monotonic,
+    bytes: u64,
+    per_second: u64,
+}
+
+/// The changing part of a log.
+pub(super) struct State {
+    pub(super) status: Status,
+    /// A truncation, closing or deletion is under way: nothing else starts.
+    pub(super) changing: bool,
+    /// The one commit write that may be in flight.
+    pub(super) writing: bool,
+    /// The keeper is at work on older segments.
+    pub(super) keeping: bool,
+    pub(super) log_start: Offset,
+    pub(super) log_end: Offset,
+    pub(super) durable_end: Offset,
+    pub(super) older: VecDeque<Segment>,
+    pub(super) active: Segment,
+    pub(super) pending_bytes: u64,
+    pub(super) producers: ProducerState,
+    pub(super) epochs: EpochCache,
+    /// What is, or is about to be, in the shard's checkpoint.
+    pub(super) checkpoint: CheckpointEntry,
+    pub(super) capture: Option<Capture>,
+    pub(super) bytes_since_capture: u64,
+    /// The newest snapshot that lies within a segment.
+    pub(super) inner_snapshot: Option<Offset>,
+    pub(super) ticket: Option<SpareTicket>,
+    spare_class: usize,
+    rate: Rate,
+    chunk_bytes: usize,
+    chunk_since: Monotonic,
+}
+
+impl State {
+    pub(super) fn new(
+        active: Segment,
+        log_start: Offset,
+        log_end: Offset,
+        producers: ProducerState,
+        epochs: EpochCache,
+        checkpoint: CheckpointEntry,
+        now: Monotonic,
+    ) -> Self {
+        Self {
+            status: Status::Open,
+            changing: false,
+            writing: false,
+            keeping: false,
+            log_start,
+            log_end,
+            durable_end: log_end,
+            older: VecDeque::new(),
+            active,
+            pending_bytes: 0,
+            producers,
+            epochs,
+            checkpoint,
+            capture: None,
+            bytes_since_capture: 0,
+            inner_snapshot: None,
+            ticket: None,
+            spare_class: 0,
+            rate: Rate { since: now, bytes: 0, per_second: 0 },
+            chunk_bytes: CHUNK_BYTES_MIN,
+            chunk_since: now,
+        }
+    }
+
+    /// The facts that hold whenever nobody is in the middle of changing them.
+    pub(super) fn assert_invariants(&self) {
+        let (start, durable, end) = (self.log_start, self.durable_end, self.log_end);
+        assert!(start <= end, "log start {start} behind log end {end}");
+        assert!(durable <= end, "durable end {durable} behind log end {end}");
+        let active = &self.active;
+        assert!(active.base <= end, "active segment {} behind log end {end}", active.base);
+        assert!(
+            active.durable <= active.bytes(),
+            "durable byte {} behind the segment's end {}",
+            active.durable,
+            active.bytes()
+        );
+        if let Some(last) = self.older.back() {
+            assert!(last.base < active.base, "segment {} before segment {}", last.base, active.base);
+            assert!(last.phase != Phase::Active, "segment {} is active behind the active one", last.base);
+            assert!(
+                last.is_durable() || active.durable == 0,
+                "segment {} has durable bytes before {} is durable",
+                active.base,
+                last.base
+            );
+        }
+    }
+
+    /// The newest leader epoch.
+    pub(super) fn epoch(&self) -> LeaderEpoch {
+        self.epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch)
+    }
+
+    /// All segments, oldest first.
+    pub(super) fn segments(&self) -> impl DoubleEndedIterator<Item = &Segment> {
+        self.older.iter().chain(std::iter::once(&self.active))
+    }
+
+    /// Number of the older segment with this base, or of the first behind it.
+    fn older_at(&self, base: Offset) -> usize {
+        self.older.partition_point(|s| s.base < base)
+    }
+
+    /// The segment with this base offset.
+    pub(super) fn segment(&self, base: Offset) -> Option<&Segment> {
+        if self.active.base == base {
+            return Some(&self.active);
+        }
+        self.older.get(self.older_at(base)).filter(|s| s.base == base)
+    }
+
+    /// The segment with this base offset.
+    pub(super) fn segment_mut(&mut self, base: Offset) -> Option<&mut Segment> {
+        if self.active.base == base {
+            return Some(&mut self.active);
+        }
+        let at = self.older_at(base);
+        self.older.get_mut(at).filter(|s| s.base == base)
+    }
+
+    /// The segment that holds `offset`, and the offset behind its last.
+    pub(super) fn segment_of(&self, offset: Offset) -> Option<(&Segment, Offset)> {
+        if offset >= self.active.base {
+            return Some((&self.active, self.log_end));
+        }
+        let next = self.older.partition_point(|s| s.base <= offset);
+        let segment = self.older.get(next.checked_sub(1)?)?;
+        let end = self.older.get(next).map_or(self.active.base, |s| s.base);
+        Some((segment, end))
+    }
+
+    /// The oldest segment with bytes that are not durable.
+    pub(super) fn first_pending(&self) -> Option<&Segment> {
+        if self.pending_bytes == 0 {
+            return None;
+        }
+        self.segments().find(|s| !s.is_durable())
+    }
+
+    /// Whether a batch of `bytes` needs a new segment. As Kafka decides it, and one thing more: when the pre-written room
+    /// is used up and a spare is ready.
+    pub(super) fn must_roll(
+        &self,
+        bytes: usize,
+        header: &BatchHeader,
+        last_offset: Offset,
+        now: Timestamp,
+        config: &LogConfig,
+    ) -> bool {
+        let active = &self.active;
+        if active.bytes() == 0 {
+            return false;
+        }
+        let end = active.bytes() + bytes as u64;
+        let waited_ms = match active.first_timestamp {
+            Some(first) if first.0 >= 0 => header.max_timestamp.0.saturating_sub(first.0),
+            Some(_) | None => now.0.saturating_sub(active.created.0),
+        };
+        end > u64::from(config.segment_bytes_max)
+            || waited_ms > config.segment_ms_max
+            || last_offset - active.base > i64::from(i32::MAX)
+            || (end > active.room && self.ticket.as_ref().is_some_and(|t| t.is_ready() && t.bytes() >= bytes as u64))
+    }
+
+    /// Makes a new segment the active one. The old one is sealed once it is durable. Returns whether the new one has a
+    /// pre-written file.
+    pub(super) fn roll(&mut self, now: Timestamp) -> bool {
+        let mut fresh = Segment::new(self.log_end, now);
+        fresh.spare = self.ticket.as_ref().and_then(SpareTicket::take);
+        let to_spare = fresh.spare.is_some();
+        if to_spare {
+            self.ticket = None;
+        }
+        let mut old = std::mem::replace(&mut self.active, fresh);
+        old.phase = Phase::Rolled;
+        old.snapshot = Some(self.producers.snapshot());
+        self.older.push_back(old);
+        self.capture = None;
+        self.bytes_since_capture = 0;
+        to_spare
+    }
+
+    /// The size of the spare to ask for now, if one is due: half of the room is used and none is on its way.
+    pub(super) fn spare_due(&mut self, config: &LogConfig, bytes_max: u64) -> Option<u64> {
+        if self.ticket.as_ref().is_some_and(SpareTicket::has_failed) {
+            self.ticket = None;
+        }
+        if self.ticket.is_some() || self.active.bytes() * 2 < self.active_room() {
+            return None;
+        }
+        let rate = self.rate.per_second;
+        let wanted = SPARE_BYTES.iter().position(|bytes| rate < *bytes).unwrap_or(SPARE_BYTES.len() - 1);
+        // A second's worth; one class up at a time, so that a burst alone costs little.
+        self.spare_class = if rate < SPARE_RATE_MIN { 0 } else { wanted.clamp(1, self.spare_class + 1) };
+        let bytes = *SPARE_BYTES.get(self.spare_class)?;
+        let limit = bytes_max.min(u64::from(config.segment_bytes_max));
+        (bytes > 0 && bytes <= limit).then_some(bytes)
+    }
+
+    fn active_room(&self) -> u64 {
+        match &self.active.spare {
+            Some(spare) => spare.bytes,
+            None => self.active.room,
+        }
+    }
+
+    /// Size of the next tail chunk, for at least `need` bytes if one chunk can be that large.
+    pub(super) fn next_chunk_bytes(&mut self, need: u64, now: Monotonic) -> usize {
+        let lasted = now.saturating_since(self.chunk_since);
+        self.chunk_since = now;
+        if lasted < CHUNK_GROWS_WITHIN {
+            self.chunk_bytes = (self.chunk_bytes * 4).min(CHUNK_BYTES_MAX);
+        } else if lasted > CHUNK_SHRINKS_AFTER {
+            self.chunk_bytes = (self.chunk_bytes / 4).max(CHUNK_BYTES_MIN);
+        }
+        let need = usize::try_from(need).unwrap_or(CHUNK_BYTES_MAX);
+        self.chunk_bytes.max(need.next_power_of_two()).min(CHUNK_BYTES_MAX)
+    }
+
+    /// Copies a batch into the tail, which has the room, and takes note of it everywhere but in the producers.
+    pub(super) fn push(
+        &mut self,
+        header: &BatchHeader,
+        last_offset: Offset,
+        head: &[u8; HEADER_BYTES],
+        records: &[u8],
+        config: &LogConfig,
+        now: Monotonic,
+    ) {
+        assert!(
+            header.base_offset == self.log_end,
+            "batch {} appended at log end {}",
+            header.base_offset,
+            self.log_end
+        );
+        let bytes = HEADER_BYTES + records.len();
+        let active = &mut self.active;
+        let position = active.bytes();
+        active.tail.append(head);
+        active.tail.append(records);
+        if let Some(index) = &mut active.index {
+            index.note(header, last_offset, position, bytes, config.index_interval_bytes);
+        }
+        if position == 0 {
+            active.first_timestamp = Some(header.max_timestamp);
+        }
+        self.log_end = last_offset.next();
+        active.ends.push_back((active.tail.end(), self.log_end));
+        self.pending_bytes += bytes as u64;
+        self.bytes_since_capture += bytes as u64;
+        self.rate.bytes += bytes as u64;
+        let window = now.saturating_since(self.rate.since);
+        if window >= RATE_WINDOW {
+            let millis = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
+            self.rate.per_second = self.rate.bytes.saturating_mul(1000) / millis;
+            self.rate.bytes = 0;
+            self.rate.since = now;
+        }
+    }
+
+    /// Remembers the log end as the next recovery point, if it is far enough behind and none waits already.
+    pub(super) fn capture_if_due(&mut self, bytes_max: u64) {
+        if self.bytes_since_capture < bytes_max || self.capture.is_some() {
+            return;
+        }
+        self.bytes_since_capture = 0;
+        self.capture = Some(Capture {
+            offset: self.log_end,
+            segment_base: self.active.base,
+            position: self.active.bytes(),
+            snapshot: self.producers.snapshot(),
+        });
+    }
+
+    /// A commit write has made the segment durable up to `position`, and the log up to `offset` if it ended a batch.
+    pub(super) fn made_durable(&mut self, base: Offset, position: u64, file_end: u64) {
+        let durable_end = self.durable_end;
+        let Some(segment) = self.segment_mut(base) else {
+            return;
+        };
+        assert!(
+            segment.durable <= position && position <= segment.bytes(),
+            "durable byte {position} of a segment at {}..{}",
+            segment.durable,
+            segment.bytes()
+        );
+        let bytes = position - segment.durable;
+        segment.durable = position;
+        segment.room = segment.room.max(file_end);
+        let mut reached = durable_end;
+        while let Some((end, next)) = segment.ends.front()
+            && *end <= position
+        {
+            reached = *next;
+            segment.ends.pop_front();
+        }
+        assert!(durable_end <= reached, "durable end moves back from {durable_end} to {reached}");
+        assert!(self.pending_bytes >= bytes, "{bytes} bytes durable of {} pending", self.pending_bytes);
+        self.pending_bytes -= bytes;
+        self.durable_end = reached;
+        self.assert_invariants();
+    }
+}

@@ -1,0 +1,301 @@
+//! Cutting the end of a log off: what a follower does when its leader's log went another way (KIP-101).
+//!
+//! Holds: the steps of a truncation. Never touches: who decides the offset.
+//!
+//! The steps, each on stable storage before the next:
+//!
+//! 1. the shard's checkpoint: "truncating to x", and a recovery point that is not above it. From here on every start
+//!    completes the truncation first;
+//! 2. later segments are removed, last one first;
+//! 3. the rest of the cut segment is zeroed (or its file shortened);
+//! 4. producer snapshots and leader epochs behind the cut are removed;
+//! 5. the checkpoint: done.
+//!
+//! A batch is whole or gone: the cut is made before the batch that contains the offset.
+
+use super::Log;
+use super::append::{marker_of, record_in};
+use super::cold::load_index;
+use super::error::{ChangeError, ReadError};
+use super::keeper::Changing;
+use super::names::{LOG, SNAPSHOT, parse_file_name, segment_path};
+use super::recover::{discard, remove_segment_files};
+use super::scan_file::scan_file;
+use super::state::{Phase, Segment};
+use crate::batch::{AppendOrigin, BatchView};
+use crate::disk::checkpoint::RecoveryPoint;
+use crate::disk::files::{read_file, read_full};
+use crate::disk::{BLOCK_BYTES, align_down};
+use crate::ids::{LeaderEpoch, Offset, Timestamp};
+use crate::segment::index::SegmentIndex;
+use crate::segment::scan::{ScanStop, Scanner};
+use crate::segment::tail::Tail;
+use corelog_reactor::{File, OpenHow};
+use std::io;
+use std::rc::Rc;
+
+/// The segment that the cut lies in, once it is known where.
+struct Cut {
+    file: Rc<File>,
+    position: u64,
+    offset: Offset,
+    index: SegmentIndex,
+    file_bytes: u64,
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
+    move |error| ChangeError::Io { what, error }
+}
+
+impl Log {
+    /// Cuts off everything from the batch that contains `offset` on. Returns the new log end: `offset`, or less if it lay
+    /// within a batch. Durable when it returns.
+    ///
+    /// # Errors
+    /// When `offset` lies before the log start, the log is fenced or being changed, or the disk fails; the last fences it.
+    pub async fn truncate_to(&self, offset: Offset) -> Result<Offset, ChangeError> {
+        let inner = &*self.0;
+        let changing = self.begin_change().await?;
+        let (log_start, log_end) = {
+            let state = inner.state.borrow();
+            (state.log_start, state.log_end)
+        };
+        if offset < log_start {
+            return Err(ChangeError::OutOfRange { offset, from: log_start, to: log_end });
+        }
+        if offset >= log_end {
+            return Ok(log_end);
+        }
+        let result = self.cut_at(offset, &changing).await;
+        if let Err(ChangeError::Io { what, error }) = &result {
+            self.fence_io(what, error);
+        }
+        result
+    }
+
+    async fn cut_at(&self, offset: Offset, _changing: &Changing<'_>) -> Result<Offset, ChangeError> {
+        let inner = &*self.0;
+        self.drain().await?;
+        let base = {
+            let state = inner.state.borrow();
+            state.segment_of(offset).map_or(state.active.base, |(s, _)| s.base)
+        };
+        self.update_checkpoint(|entry| {
+            entry.truncate_to = Some(offset);
+            if entry.recovery.offset > offset {
+                // The offset may lie within a batch: only the segment's start is certain.
+                entry.recovery = RecoveryPoint { offset: base, segment_base: base, position: 0 };
+            }
+        });
+        inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
+        self.drop_segments_behind(base).await?;
+        let cut = self.find_cut(base, offset).await?;
+        let end = self.cut_segment(base, cut).await?;
+        self.cut_epochs_and_snapshots(end).await?;
+        self.update_checkpoint(|entry| entry.truncate_to = None);
+        inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
+        Ok(end)
+    }
+
+    /// Takes the segments behind `base` out, last one first.
+    async fn drop_segments_behind(&self, base: Offset) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        loop {
+            let last = {
+                let mut state = inner.state.borrow_mut();
+                state.ticket = None;
+                state.capture = None;
+                if state.active.base <= base {
+                    return Ok(());
+                }
+                let Some(before) = state.older.pop_back() else {
+                    return Ok(());
+                };
+                let last = std::mem::replace(&mut state.active, before);
+                state.pending_bytes -= last.bytes() - last.durable;
+                state.log_end = last.base;
+                state.durable_end = state.durable_end.min(last.base);
+                inner.env.give_chunk_bytes(last.tail.memory_bytes());
+                last
+            };
+            inner.env.cold().forget(inner.number, Some(last.base));
+            let removed = last.base;
+            drop(last);
+            remove_segment_files(&inner.env, &inner.folder, removed)
+                .await
+                .map_err(failed("remove a truncated segment"))?;
+        }
+    }
+
+    /// Where in the segment the batch that contains `offset` starts.
+    async fn find_cut(&self, base: Offset, offset: Offset) -> Result<Cut, ChangeError> {
+        let inner = &*self.0;
+        inner.env.cold().forget(inner.number, Some(base));
+        let (file, index, durable, sealed) = {
+            let state = inner.state.borrow();
+            let segment = &state.active;
+            (segment.file.clone(), segment.index.clone(), segment.durable, segment.phase == Phase::Sealed)
+        };
+        let file = match file {
+            Some(file) => file,
+            None if sealed => {
+                let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::write() };
+                let path = segment_path(&inner.folder, base, LOG);
+                let file = inner.env.reactor().open(&path, how).await;
+                Rc::new(file.map_err(failed("open a segment"))?)
+            }
+            None => {
+                // All of it is durable, so there is a file, unless there is nothing in it.
+                return Err(failed("find a segment's file")(io::ErrorKind::NotFound.into()));
+            }
+        };
+        let file_bytes = file.len().map_err(failed("ask for a segment's length"))?;
+        let index = match index {
+            Some(index) => Some(index),
+            None => load_index(&inner.env, &inner.folder, base, durable)
+                .await
+                .map_err(failed("read a segment's indexes"))?
+                .ok(),
+        };
+        let mut index = index.unwrap_or_else(|| SegmentIndex::new(base));
+        let floor = u64::from(index.offsets.floor_position(offset));
+        let resume = index.rewind(floor + 1);
+        let mut scanner = if resume == 0 {
+            Scanner::new(0, base, LeaderEpoch::NONE, Some(offset))
+        } else {
+            Scanner::from_position(resume, LeaderEpoch::NONE, Some(offset))
+        };
+        let interval = inner.config.borrow().index_interval_bytes;
+        let reactor = inner.env.reactor();
+        let stop = scan_file(reactor, &file, &mut scanner, durable, |b| {
+            index.note(&b.header, b.last_offset, b.position, b.bytes, interval);
+        })
+        .await
+        .map_err(failed("read a segment"))?;
+        if let Some(ScanStop::Fault(fault)) = stop {
+            return Err(ChangeError::Read(ReadError::Damaged {
+                segment: base,
+                position: scanner.position(),
+                fault: fault.into(),
+            }));
+        }
+        Ok(Cut { file, position: scanner.position(), offset: scanner.next_offset(), index, file_bytes })
+    }
+
+    async fn cut_segment(&self, base: Offset, cut: Cut) -> Result<Offset, ChangeError> {
+        let inner = &*self.0;
+        let reactor = inner.env.reactor();
+        let aligned = align_down(cut.position);
+        let buf = take_block(self)?;
+        let (result, buf) = read_full(&cut.file, buf, aligned).await;
+        let have = result.map_err(failed("read a segment"))?;
+        let block = buf
+            .get(..(cut.position - aligned) as usize)
+            .filter(|b| b.len() <= have)
+            .ok_or_else(|| failed("read a segment")(io::ErrorKind::UnexpectedEof.into()))?
+            .to_vec();
+        drop(buf);
+        let room = discard(&inner.env, &cut.file, &block, cut.position, cut.file_bytes)
+            .await
+            .map_err(failed("zero a truncated tail"))?;
+        let fresh = (!block.is_empty()).then(|| take_block(self)).transpose()?;
+        let mut state = inner.state.borrow_mut();
+        let now = Timestamp(reactor.unix_ms().0);
+        let old = std::mem::replace(&mut state.active, Segment::new(base, now));
+        state.pending_bytes -= old.bytes() - old.durable;
+        inner.env.give_chunk_bytes(old.tail.memory_bytes());
+        let mut tail = Tail::new(cut.position);
+        if let Some(fresh) = fresh {
+            let bytes = fresh.len();
+            tail.restore_block(fresh, &block);
+            inner.env.adopt_chunk(bytes, inner.me.clone());
+        }
+        state.active = Segment {
+            file: Some(cut.file),
+            room,
+            charge: old.charge,
+            tail,
+            restored: Some((cut.offset, cut.position)),
+            durable: cut.position,
+            index: Some(cut.index),
+            first_timestamp: old.first_timestamp.filter(|_| cut.position > 0),
+            ..Segment::new(base, old.created)
+        };
+        state.log_end = cut.offset;
+        state.durable_end = cut.offset;
+        state.assert_invariants();
+        Ok(cut.offset)
+    }
+
+    async fn cut_epochs_and_snapshots(&self, end: Offset) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        let reactor = inner.env.reactor();
+        self.remove_snapshots(|at| at > end).await.map_err(failed("remove a producer snapshot"))?;
+        reactor.sync_dir(&inner.folder).await.map_err(failed("sync the log's folder"))?;
+        inner.state.borrow_mut().epochs.truncate_from_end(end);
+        self.write_epochs().await.map_err(failed("write the leader epochs"))?;
+        self.reload_producers(end).await
+    }
+
+    /// The producers as they were at the log's end: the newest snapshot, and the batches after it.
+    async fn reload_producers(&self, end: Offset) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        let reactor = inner.env.reactor();
+        let now = Timestamp(reactor.unix_ms().0);
+        let entries = reactor.list_dir(&inner.folder).map_err(failed("list the log's folder"))?;
+        let mut snapshots: Vec<Offset> = entries
+            .iter()
+            .filter_map(|e| parse_file_name(e.name.to_str()?, SNAPSHOT))
+            .filter(|at| *at <= end)
+            .collect();
+        snapshots.sort_unstable();
+        let first = inner.state.borrow().segments().next().map(|s| s.base);
+        let mut producers = inner.state.borrow().producers.clone();
+        let mut from = first.unwrap_or(end);
+        producers.reset(from);
+        for at in snapshots.iter().rev().filter(|at| **at >= from) {
+            let path = segment_path(&inner.folder, *at, SNAPSHOT);
+            let bytes = read_file(reactor, &path).await.map_err(failed("read a producer snapshot"))?;
+            if producers.load(&bytes, *at, now).is_ok() {
+                from = *at;
+                break;
+            }
+        }
+        let parts: Vec<(Offset, u64)> = {
+            let state = inner.state.borrow();
+            let next_bases = state.segments().skip(1).map(|s| s.base).chain([end]);
+            state
+                .segments()
+                .zip(next_bases)
+                .filter(|(_, next)| *next > from)
+                .map(|(s, _)| (s.base, s.durable))
+                .collect()
+        };
+        for (base, bytes) in parts {
+            let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::read() };
+            let path = segment_path(&inner.folder, base, LOG);
+            let file = reactor.open(&path, how).await;
+            let file = file.map_err(failed("open a segment"))?;
+            let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None);
+            scan_file(reactor, &file, &mut scanner, bytes, |batch| {
+                if batch.header.base_offset < from {
+                    return;
+                }
+                let marker = batch
+                    .control
+                    .and_then(|bytes| BatchView::first(bytes).ok())
+                    .and_then(|v| marker_of(&v, AppendOrigin::Replication).ok().flatten());
+                record_in(&mut producers, &batch.header, marker);
+            })
+            .await
+            .map_err(failed("read a segment"))?;
+        }
+        inner.state.borrow_mut().producers = producers;
+        Ok(())
+    }
+}
+
+fn take_block(log: &Log) -> Result<corelog_reactor::AlignedBuf, ChangeError> {
+    let pool = log.0.env.reactor().pool();
+    pool.take(BLOCK_BYTES as usize).map_err(|e| failed("find memory")(io::Error::new(io::ErrorKind::OutOfMemory, e)))
+}
