@@ -11,7 +11,8 @@ use corelog_net::wire::messages::{
 use corelog_net::wire::{ApiKey, Encoder, ErrorCode, Response, Wire};
 
 use super::{ApiFailure, RequestContext};
-use crate::controller::{MetadataImage, SUPPORTED_FEATURES};
+use crate::controller::MetadataImage;
+use crate::controller::features::FEATURES;
 use crate::shard::Shard;
 use crate::shard::connection::ClientReply;
 
@@ -47,14 +48,10 @@ fn version_unknown() -> ApiVersionsResponse<'static> {
     }
 }
 
-fn answer<'a>(
-    image: &'a MetadataImage,
-    version: i16,
-    request: &ApiVersionsRequest<'_>,
-) -> ApiVersionsResponse<'a> {
+fn answer<'a>(image: &'a MetadataImage, version: i16, request: &ApiVersionsRequest<'_>) -> ApiVersionsResponse<'a> {
     // KIP-511: what a client calls itself ends up in metrics and logs, so it has an alphabet.
-    let named_well = is_software_name(request.client_software_name)
-        && is_software_name(request.client_software_version);
+    let named_well =
+        is_software_name(request.client_software_name) && is_software_name(request.client_software_version);
     if version >= 3 && !named_well {
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest, ..Default::default() };
     }
@@ -73,26 +70,18 @@ fn advertised(api: ApiKey) -> ApiVersion {
 }
 
 fn supported_features(version: i16) -> Vec<SupportedFeatureKey<'static>> {
-    SUPPORTED_FEATURES
+    FEATURES
         .iter()
         // KAFKA-17492: clients before version 4 do not parse a lowest level of 0.
-        .filter(|feature| version >= 4 || feature.min_level != 0)
-        .map(|feature| SupportedFeatureKey {
-            name: feature.name,
-            min_version: feature.min_level,
-            max_version: feature.max_level,
-        })
+        .filter(|feature| version >= 4 || feature.min != 0)
+        .map(|feature| SupportedFeatureKey { name: feature.name, min_version: feature.min, max_version: feature.max })
         .collect()
 }
 
 fn finalized_features(image: &MetadataImage) -> Vec<FinalizedFeatureKey<'_>> {
     let features = image.features().iter().filter(|(_, level)| **level != 0);
     features
-        .map(|(name, &level)| FinalizedFeatureKey {
-            name,
-            max_version_level: level,
-            min_version_level: level,
-        })
+        .map(|(name, &level)| FinalizedFeatureKey { name, max_version_level: level, min_version_level: level })
         .collect()
 }
 
@@ -148,7 +137,7 @@ mod tests {
         for version in 0..4 {
             assert!(supported_features(version).iter().all(|f| f.min_version != 0));
         }
-        assert_eq!(supported_features(4).len(), SUPPORTED_FEATURES.len());
+        assert_eq!(supported_features(4).len(), FEATURES.len());
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub async fn handle(
     request: CreatePartitionsRequest<'_>,
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
-    let may_alter = |topic: &&CreatePartitionsTopic<'_>| authorize(context, Operation::Alter, Resource::Topic(topic.name));
+    let may_alter =
+        |topic: &&CreatePartitionsTopic<'_>| authorize(context, Operation::Alter, Resource::Topic(topic.name));
     let (allowed, forbidden): (Vec<_>, Vec<_>) = request.topics.iter().partition(may_alter);
     let asked = controller::Request::CreatePartitions(CreatePartitions {
         topics: allowed.iter().map(|topic| more_partitions(topic)).collect(),

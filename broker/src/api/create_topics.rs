@@ -34,11 +34,7 @@ pub async fn handle(
         validate_only: request.validate_only,
     });
     let outcomes: Vec<Outcome> = match shard.controller(asked).await {
-        controller::Response::CreateTopics(Ok(created)) => created.into_iter().map(Outcome::of).collect(),
-        controller::Response::CreateTopics(Err(error)) => {
-            let refusal = Refusal::by_controller(error.class(), &error);
-            allowed.iter().map(|topic| Outcome::refused(topic.name, refusal.clone())).collect()
-        }
+        controller::Response::CreateTopics(created) => created.into_iter().map(Outcome::of).collect(),
         _ => {
             let gone = Refusal { code: CONTROLLER_GONE, message: None };
             allowed.iter().map(|topic| Outcome::refused(topic.name, gone.clone())).collect()
@@ -104,11 +100,9 @@ impl Outcome {
     fn encode<'a>(&'a self, configs: Option<&'a [DescribedConfig]>) -> CreatableTopicResult<'a> {
         let nothing = CreatableTopicResult { name: &self.name, error_message: None, ..Default::default() };
         match (&self.created, configs) {
-            (Err(refusal), _) => CreatableTopicResult {
-                error_code: refusal.code,
-                error_message: refusal.message.as_deref(),
-                ..nothing
-            },
+            (Err(refusal), _) => {
+                CreatableTopicResult { error_code: refusal.code, error_message: refusal.message.as_deref(), ..nothing }
+            }
             // Without the right to see the configuration the client is told neither it nor the numbers.
             (Ok(facts), None) => CreatableTopicResult {
                 topic_id: wire_id(facts.id),
@@ -168,7 +162,10 @@ mod tests {
         assert_eq!((encoded.error_code, encoded.error_message), (ErrorCode::None, None));
         assert_eq!(encoded.topic_id, wire_id(id(3)));
         let configs = encoded.configs.unwrap_or_default();
-        assert_eq!(configs.iter().map(|c| (c.name, c.value, c.config_source)).collect::<Vec<_>>(), [("retention.ms", Some("5"), 1)]);
+        assert_eq!(
+            configs.iter().map(|c| (c.name, c.value, c.config_source)).collect::<Vec<_>>(),
+            [("retention.ms", Some("5"), 1)]
+        );
     }
 
     #[test]

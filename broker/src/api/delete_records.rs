@@ -74,10 +74,7 @@ fn deletable(
     if names::is_internal(topic) { Err(ErrorCode::InvalidTopicException) } else { Ok(key) }
 }
 
-fn encode(
-    partition_index: i32,
-    outcome: Result<Option<PartitionAnswer>, ErrorCode>,
-) -> DeleteRecordsPartitionResult {
+fn encode(partition_index: i32, outcome: Result<Option<PartitionAnswer>, ErrorCode>) -> DeleteRecordsPartitionResult {
     let (low_watermark, error_code) = match outcome {
         Ok(Some(PartitionAnswer::LowWatermark(offset))) => (offset, ErrorCode::None),
         Ok(Some(PartitionAnswer::Failed(code))) | Err(code) => (Offset::NONE, code),

@@ -42,7 +42,8 @@ pub async fn handle(
 
 /// The topics as they are named: one list of names up to version 5, names or ids after it.
 fn selected(request: &DeleteTopicsRequest<'_>) -> Vec<TopicSelector> {
-    let by_name = request.topic_names.iter().map(|name| TopicSelector { name: Some((*name).to_owned()), id: TopicId::ZERO });
+    let by_name =
+        request.topic_names.iter().map(|name| TopicSelector { name: Some((*name).to_owned()), id: TopicId::ZERO });
     let by_either = request
         .topics
         .iter()
@@ -75,8 +76,11 @@ fn may_delete(image: &MetadataImage, context: &RequestContext, topic: &TopicSele
 }
 
 fn refuse_all(topics: Vec<TopicSelector>, code: ErrorCode) -> Vec<Outcome> {
-    let refused =
-        |topic: TopicSelector| Outcome { name: topic.name, id: topic.id, refusal: Some(Refusal { code, message: None }) };
+    let refused = |topic: TopicSelector| Outcome {
+        name: topic.name,
+        id: topic.id,
+        refusal: Some(Refusal { code, message: None }),
+    };
     topics.into_iter().map(refused).collect()
 }
 

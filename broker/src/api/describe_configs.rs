@@ -35,11 +35,8 @@ pub async fn handle(
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
-    let described: Vec<Result<Described, Refusal>> = request
-        .resources
-        .iter()
-        .map(|resource| Described::of(resource, context, &image, shard.config()))
-        .collect();
+    let described: Vec<Result<Described, Refusal>> =
+        request.resources.iter().map(|resource| Described::of(resource, context, &image, shard.config())).collect();
     // One kind that nobody knows spoils the whole request, with the code's own message.
     let spoilt = request.resources.iter().any(|resource| !is_known(resource.resource_type));
     let invalid = Refusal::new(ErrorCode::InvalidRequest, ErrorCode::InvalidRequest.message());
@@ -235,8 +232,7 @@ mod tests {
         let request = DescribeConfigsRequest::default();
         let described = Described::Logger("INFO");
         let names = |configuration_keys| {
-            let resource =
-                DescribeConfigsResource { resource_type: 8, resource_name: "1", configuration_keys };
+            let resource = DescribeConfigsResource { resource_type: 8, resource_name: "1", configuration_keys };
             described.encode(&resource, &request).configs.len()
         };
         assert_eq!(names(None), 1);

@@ -2,6 +2,7 @@
 //!
 //! Holds: the grouping by folder, the file system's figures. Never touches: files, logs (partitions know their size).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,7 +13,6 @@ use corelog_net::wire::messages::{
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 use corelog_storage::ids::PartitionIndex;
 use nix::sys::statvfs::statvfs;
-use rustc_hash::FxHashSet;
 use tracing::warn;
 
 use super::common::topics_by_name;
@@ -77,7 +77,7 @@ struct Wanted<'a> {
 
 /// The partitions that this broker holds, and that the request wants: all if it names no topic, by topic and number.
 fn wanted<'a>(image: &'a MetadataImage, request: &DescribeLogDirsRequest<'_>, broker: i32) -> Vec<Wanted<'a>> {
-    let named: Option<FxHashSet<(&str, i32)>> = request.topics.as_ref().map(|topics| {
+    let named: Option<BTreeSet<(&str, i32)>> = request.topics.as_ref().map(|topics| {
         topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (topic.topic, *partition))).collect()
     });
     let is_named = |topic: &str, partition| named.as_ref().is_none_or(|named| named.contains(&(topic, partition)));
@@ -178,7 +178,8 @@ mod tests {
         let (a0, a1, b0) = (partition("a", 1, 0), partition("a", 1, 1), partition("b", 2, 0));
         let held = [(&a0, size("/x", 10)), (&a1, size("/y", 20)), (&b0, size("/x", 30))];
         let topics = topics_in(Path::new("/x"), &held);
-        let seen: Vec<_> = topics.iter().map(|t| (t.name, t.partitions.iter().map(|p| p.partition_size).sum())).collect();
+        let seen: Vec<_> =
+            topics.iter().map(|t| (t.name, t.partitions.iter().map(|p| p.partition_size).sum())).collect();
         assert_eq!(seen, [("a", 10_i64), ("b", 30)]);
     }
 

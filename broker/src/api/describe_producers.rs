@@ -86,7 +86,10 @@ fn find(image: &MetadataImage, topic: &str, partition: i32) -> Result<PartitionK
     }
 }
 
-fn encode(partition_index: i32, outcome: &Result<Vec<ActiveProducer>, Refusal>) -> DescribeProducersPartitionResponse<'_> {
+fn encode(
+    partition_index: i32,
+    outcome: &Result<Vec<ActiveProducer>, Refusal>,
+) -> DescribeProducersPartitionResponse<'_> {
     match outcome {
         Ok(producers) => DescribeProducersPartitionResponse {
             partition_index,
@@ -125,7 +128,8 @@ mod tests {
         let context = context(ApiKey::DescribeProducers, 0);
         let check = |topic| check_topic(&image, &context, topic);
         assert_eq!(check("a"), Ok(()));
-        let unknown = Refusal::new(ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition.");
+        let unknown =
+            Refusal::new(ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition.");
         assert_eq!(check("b"), Err(unknown));
         let refusal = check("a b").map_err(|refusal| refusal.code);
         assert_eq!(refusal, Err(ErrorCode::InvalidTopicException));

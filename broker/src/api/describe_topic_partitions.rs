@@ -5,8 +5,8 @@
 use std::rc::Rc;
 
 use corelog_net::wire::messages::{
-    Cursor, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
+    Cursor, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
 };
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 

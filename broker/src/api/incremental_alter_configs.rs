@@ -46,10 +46,7 @@ pub async fn handle(
     Ok(())
 }
 
-fn changed(
-    context: &RequestContext,
-    resource: &IncrementalAlterConfigsResource<'_>,
-) -> Result<ChangedConfig, Refusal> {
+fn changed(context: &RequestContext, resource: &IncrementalAlterConfigsResource<'_>) -> Result<ChangedConfig, Refusal> {
     if resource.resource_type == BROKER_LOGGER {
         // By intent (docs/wire.md, deviations).
         let message = "Log levels cannot be changed while the broker runs";
@@ -77,8 +74,7 @@ mod tests {
 
     fn change_of(resource_type: i8, config_operation: i8) -> Result<ChangedConfig, Refusal> {
         let config = IncrementalAlterableConfig { name: "retention.ms", config_operation, value: Some("1") };
-        let resource =
-            IncrementalAlterConfigsResource { resource_type, resource_name: "a", configs: vec![config] };
+        let resource = IncrementalAlterConfigsResource { resource_type, resource_name: "a", configs: vec![config] };
         changed(&context(ApiKey::IncrementalAlterConfigs, 1), &resource)
     }
 

@@ -46,11 +46,7 @@ pub async fn handle(
 }
 
 /// The resources of these kinds; of every kind if none is named.
-fn list(
-    image: &MetadataImage,
-    context: &RequestContext,
-    wanted: &[i8],
-) -> Result<Vec<(i8, String)>, ErrorCode> {
+fn list(image: &MetadataImage, context: &RequestContext, wanted: &[i8]) -> Result<Vec<(i8, String)>, ErrorCode> {
     // Version 0 is ListClientMetricsResources (KIP-714), which knew no other kind.
     let known: &[i8] = match context.version {
         0 => &[CLIENT_METRICS],

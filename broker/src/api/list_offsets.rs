@@ -2,19 +2,22 @@
 //!
 //! Holds: what a request's numbers mean, duplicates, the shape of the answer. Never touches: logs (partitions look up).
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use corelog_net::wire::messages::{
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 };
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 use corelog_storage::ids::{Offset, Timestamp};
-use rustc_hash::FxHashMap;
 
 use super::common::{checked_epoch, find_partition};
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize};
 use crate::controller::MetadataImage;
-use crate::partition::call::{FoundOffset, ListOffset, OffsetAt, PartitionAnswer, PartitionCall, PartitionKey, Visible};
+use crate::partition::call::{
+    FoundOffset, ListOffset, OffsetAt, PartitionAnswer, PartitionCall, PartitionKey, Visible,
+};
 use crate::shard::Shard;
 
 /// The replica id of consumers.
@@ -34,7 +37,7 @@ pub async fn handle(
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
     let reader = Reader::of(&request);
-    let mut times_named = FxHashMap::default();
+    let mut times_named = BTreeMap::new();
     for (topic, partition) in pairs(&request) {
         *times_named.entry((topic, partition.partition_index)).or_insert(0_u32) += 1;
     }
@@ -76,9 +79,7 @@ pub async fn handle(
     Ok(())
 }
 
-fn pairs<'r, 'a>(
-    request: &'r ListOffsetsRequest<'a>,
-) -> impl Iterator<Item = (&'a str, &'r ListOffsetsPartition)> {
+fn pairs<'r, 'a>(request: &'r ListOffsetsRequest<'a>) -> impl Iterator<Item = (&'a str, &'r ListOffsetsPartition)> {
     request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (topic.name, partition)))
 }
 
@@ -198,8 +199,7 @@ mod tests {
     fn nothing_found_is_no_error() {
         let response = encode(7, 3, Ok(None));
         assert_eq!((response.error_code, response.offset, response.timestamp), (ErrorCode::None, -1, -1));
-        let found =
-            FoundOffset { offset: Offset(9), timestamp: Timestamp(70), leader_epoch: Some(LeaderEpoch(2)) };
+        let found = FoundOffset { offset: Offset(9), timestamp: Timestamp(70), leader_epoch: Some(LeaderEpoch(2)) };
         let response = encode(7, 3, Ok(Some(found)));
         assert_eq!((response.offset, response.timestamp, response.leader_epoch), (9, 70, 2));
     }

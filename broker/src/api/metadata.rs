@@ -2,14 +2,13 @@
 //!
 //! Holds: the answer, as a function of the metadata image, and auto-creation. Never touches: partitions' logs.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use corelog_net::wire::messages::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
-    MetadataResponseTopic,
+    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use corelog_net::wire::{Encoder, ErrorCode, Uuid, Wire};
-use rustc_hash::FxHashSet;
 use tracing::{info, warn};
 
 use super::common::{
@@ -17,7 +16,6 @@ use super::common::{
     reachable_leader, topic_id, topic_operations, topics_by_name, wire_id,
 };
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize};
-use crate::config::{BrokerConfig, InternalTopic};
 use crate::controller::request::{CreateTopics, NewTopic};
 use crate::controller::{self, MetadataImage, PartitionImage, TopicImage};
 use crate::names;
@@ -46,7 +44,7 @@ pub async fn handle(
     let (response, missing) = view.answer(wanted);
     response.encode(out);
     if !missing.is_empty() {
-        create_missing(shard, &image, &missing).await;
+        create_missing(shard, &missing).await;
     }
     Ok(())
 }
@@ -79,8 +77,9 @@ fn wanted<'a>(request: &MetadataRequest<'a>, version: i16) -> Result<Wanted<'a>,
     names.map(|names| Wanted::ByName(each_once(names.into_iter()))).ok_or(ErrorCode::InvalidRequest)
 }
 
-fn each_once<T: Copy + Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = FxHashSet::default();
+/// The items, each where it stands first. Ordered, not hashed: a client must not be able to choose names that collide.
+fn each_once<T: Copy + Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = BTreeSet::new();
     items.filter(|item| seen.insert(*item)).collect()
 }
 
@@ -113,9 +112,7 @@ impl<'a> View<'a> {
                 topics.filter(|topic| self.may_describe(&topic.name)).map(|topic| self.known(topic)).collect()
             }
             Wanted::ById(ids) => ids.into_iter().map(|id| self.by_id(id)).collect(),
-            Wanted::ByName(names) => {
-                names.into_iter().map(|name| self.by_name(name, &mut missing)).collect()
-            }
+            Wanted::ByName(names) => names.into_iter().map(|name| self.by_name(name, &mut missing)).collect(),
         };
         let response = MetadataResponse {
             brokers: self.brokers(),
@@ -249,11 +246,11 @@ impl<'a> View<'a> {
 
 /// Asks the controller for topics that somebody missed. Its answer changes nothing for the client, which asks again; the
 /// request waits for it all the same, so that a client has at most one creation under way.
-async fn create_missing(shard: &Rc<Shard>, image: &MetadataImage, missing: &[&str]) {
-    let topics = missing.iter().map(|name| new_topic(name, shard.config(), image.brokers().len())).collect();
+async fn create_missing(shard: &Rc<Shard>, missing: &[&str]) {
+    let topics = missing.iter().map(|name| NewTopic::automatic(name, shard.config())).collect();
     let request = controller::Request::CreateTopics(CreateTopics { topics, validate_only: false });
     match shard.controller(request).await {
-        controller::Response::CreateTopics(Ok(created)) => {
+        controller::Response::CreateTopics(created) => {
             for topic in created {
                 match topic.outcome {
                     Ok(_) => info!(topic = topic.name, "topic created because a client asked for it"),
@@ -261,31 +258,7 @@ async fn create_missing(shard: &Rc<Shard>, image: &MetadataImage, missing: &[&st
                 }
             }
         }
-        controller::Response::CreateTopics(Err(error)) => warn!(%error, "auto-creation failed"),
         _ => warn!("auto-creation failed: the controller is not available"),
-    }
-}
-
-fn new_topic(name: &str, config: &BrokerConfig, brokers: usize) -> NewTopic {
-    let internal = |topic: &InternalTopic| NewTopic {
-        name: name.to_owned(),
-        partitions: topic.partitions,
-        // By intent: one node works out of the box (docs/wire.md, deviations).
-        replication_factor: topic.replication_factor.min(i16::try_from(brokers.max(1)).unwrap_or(i16::MAX)),
-        assignments: Vec::new(),
-        configs: topic.configs.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect(),
-    };
-    match name {
-        names::CONSUMER_OFFSETS => internal(&config.offsets_topic),
-        names::TRANSACTION_STATE => internal(&config.transaction_topic),
-        names::SHARE_GROUP_STATE => internal(&config.share_state_topic),
-        _ => NewTopic {
-            name: name.to_owned(),
-            partitions: config.partitions_default,
-            replication_factor: config.replication_factor_default,
-            assignments: Vec::new(),
-            configs: Vec::new(),
-        },
     }
 }
 
@@ -424,8 +397,7 @@ mod tests {
         let context = context(ApiKey::Metadata, 9);
         let view = View { image: &image, context: &context, request: &request, may_create: false };
         let (response, _) = view.answer(Wanted::ByName(vec![]));
-        let expected =
-            MetadataResponseBroker { node_id: 1, host: "host-1", port: 9092, rack: Some("rack-a") };
+        let expected = MetadataResponseBroker { node_id: 1, host: "host-1", port: 9092, rack: Some("rack-a") };
         assert_eq!(response.brokers, [expected]);
         assert_eq!(response.controller_id, 1);
         assert_eq!(response.cluster_authorized_operations, i32::MIN);

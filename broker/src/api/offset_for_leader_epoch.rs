@@ -8,6 +8,7 @@ use corelog_net::wire::messages::{
     EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderTopicResult,
 };
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
+use corelog_storage::epochs::EpochEnd;
 use corelog_storage::ids::LeaderEpoch;
 
 use super::common::{checked_epoch, find_partition};
@@ -63,14 +64,26 @@ pub async fn handle(
 }
 
 fn encode(partition: i32, outcome: Result<Option<PartitionAnswer>, ErrorCode>) -> EpochEndOffset {
-    // An epoch that the log knows nothing of is answered with -1 and -1, and is no error.
-    let nothing = EpochEndOffset { partition, leader_epoch: -1, end_offset: -1, ..Default::default() };
-    match outcome {
-        Ok(Some(PartitionAnswer::EpochEnd(None))) => nothing,
-        Ok(Some(PartitionAnswer::EpochEnd(Some(end)))) => {
-            EpochEndOffset { leader_epoch: end.epoch.0, end_offset: end.offset.0, ..nothing }
-        }
-        Ok(Some(PartitionAnswer::Failed(error_code))) | Err(error_code) => EpochEndOffset { error_code, ..nothing },
-        Ok(_) => EpochEndOffset { error_code: ErrorCode::UnknownServerError, ..nothing },
+    let (end, error_code) = match outcome {
+        Ok(Some(PartitionAnswer::EpochEnd(end))) => (end, ErrorCode::None),
+        Ok(Some(PartitionAnswer::Failed(code))) | Err(code) => (EpochEnd::UNDEFINED, code),
+        Ok(_) => (EpochEnd::UNDEFINED, ErrorCode::UnknownServerError),
+    };
+    EpochEndOffset { partition, error_code, leader_epoch: end.epoch.0, end_offset: end.end.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelog_storage::ids::Offset;
+
+    #[test]
+    fn an_epoch_that_the_log_knows_nothing_of_is_no_error() {
+        let encoded = encode(3, Ok(Some(PartitionAnswer::EpochEnd(EpochEnd::UNDEFINED))));
+        assert_eq!((encoded.error_code, encoded.leader_epoch, encoded.end_offset), (ErrorCode::None, -1, -1));
+        let end = EpochEnd { epoch: LeaderEpoch(2), end: Offset(40) };
+        let encoded = encode(3, Ok(Some(PartitionAnswer::EpochEnd(end))));
+        assert_eq!((encoded.partition, encoded.leader_epoch, encoded.end_offset), (3, 2, 40));
+        assert_eq!(encode(3, Err(ErrorCode::FencedLeaderEpoch)).error_code, ErrorCode::FencedLeaderEpoch);
     }
 }

@@ -4,10 +4,11 @@
 
 use super::partitions::SessionPartitions;
 use super::{
-    ContextKind, EPOCH_FINAL, EPOCH_INITIAL, FetchContext, FetchKey, FetchPartition, FinishedFetch,
-    PartitionOutcome, SESSION_ID_NONE, SessionError, SessionRequest, epoch_after,
+    ContextKind, EPOCH_FINAL, EPOCH_INITIAL, FetchContext, FetchKey, FetchPartition, FinishedFetch, PartitionOutcome,
+    SESSION_ID_NONE, SessionError, SessionRequest, epoch_after,
 };
 use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use corelog_reactor::{Monotonic, ShardId};
@@ -21,6 +22,8 @@ const ID_DRAWS_MAX: u32 = 4096;
 pub struct SessionLimits {
     /// The most sessions; with none, every fetch is sessionless.
     pub slots_max: usize,
+    /// The most partitions that they follow together.
+    pub partitions_max: usize,
     /// How long a session rests until any other may take its slot: Kafka's fixed two minutes.
     pub eviction_min: Duration,
 }
@@ -28,6 +31,9 @@ pub struct SessionLimits {
 impl SessionLimits {
     /// Kafka's fixed time until an unused session may be evicted.
     pub const EVICTION_MIN: Duration = Duration::from_millis(120_000);
+    /// The most partitions that the sessions of a broker follow together: about 200 MB if they all did. Kafka has no such
+    /// bound, and a client that keeps naming partitions could fill its memory.
+    pub const PARTITIONS_MAX: usize = 1 << 20;
 }
 
 /// What the cache holds and has done.
@@ -81,21 +87,21 @@ pub struct FetchSessions {
     limits: SessionLimits,
     is_home: Box<dyn Fn(i32) -> bool>,
     sessions: FxHashMap<i32, Session>,
+    /// The partitions that they follow.
+    partitions: usize,
     evictions: u64,
     /// Where each key of the request at hand stands; empty between calls, kept for its memory.
-    positions: FxHashMap<FetchKey, usize>,
+    positions: HashMap<FetchKey, usize>,
 }
 
 impl FetchSessions {
     /// The empty cache of shard `home`, one of `shards` that share the broker's `slots_max` evenly.
     #[must_use]
     pub fn new(home: ShardId, shards: usize, slots_max: usize) -> Self {
-        assert!(
-            shards > usize::from(home.0),
-            "shard {home:?} is not one of {shards}"
-        );
+        assert!(shards > usize::from(home.0), "shard {home:?} is not one of {shards}");
         let limits = SessionLimits {
             slots_max: slots_max.div_ceil(shards),
+            partitions_max: SessionLimits::PARTITIONS_MAX.div_ceil(shards),
             eviction_min: SessionLimits::EVICTION_MIN,
         };
         Self::with_rule(limits, move |id| session_home(id, shards) == home)
@@ -108,8 +114,9 @@ impl FetchSessions {
             limits,
             is_home: Box::new(is_home),
             sessions: FxHashMap::default(),
+            partitions: 0,
             evictions: 0,
-            positions: FxHashMap::default(),
+            positions: HashMap::new(),
         }
     }
 
@@ -122,21 +129,13 @@ impl FetchSessions {
         now: Monotonic,
     ) -> FetchContext {
         self.keep_last_of_each(&mut partitions);
-        let SessionRequest {
-            session_id,
-            epoch,
-            uses_topic_ids,
-            from_follower,
-        } = request;
+        let SessionRequest { session_id, epoch, uses_topic_ids, from_follower } = request;
         if epoch == EPOCH_INITIAL || epoch == EPOCH_FINAL {
-            self.sessions.remove(&session_id);
+            self.close(session_id);
             let kind = if epoch == EPOCH_FINAL {
                 ContextKind::Sessionless
             } else {
-                ContextKind::Full {
-                    uses_topic_ids,
-                    from_follower,
-                }
+                ContextKind::Full { uses_topic_ids, from_follower }
             };
             return FetchContext { kind, partitions };
         }
@@ -145,11 +144,7 @@ impl FetchSessions {
             return refused(SessionError::NotFound { session_id });
         };
         if session.epoch != epoch {
-            return refused(SessionError::WrongEpoch {
-                session_id,
-                expected: session.epoch,
-                got: epoch,
-            });
+            return refused(SessionError::WrongEpoch { session_id, expected: session.epoch, got: epoch });
         }
         // KIP-516: a client that was up- or downgraded in between starts a new session.
         if session.uses_topic_ids != uses_topic_ids {
@@ -161,22 +156,24 @@ impl FetchSessions {
         for key in forgotten {
             session.partitions.forget(key);
         }
-        if session.partitions.len() == 0 {
-            self.sessions.remove(&session_id);
-            return FetchContext {
-                kind: ContextKind::Sessionless,
-                partitions,
-            };
+        let size = session.partitions.len();
+        if size == 0 {
+            self.close(session_id);
+            return FetchContext { kind: ContextKind::Sessionless, partitions };
         }
+        let all = self.partitions - session.size + size;
+        if all > self.limits.partitions_max {
+            // The client starts anew, and is served without a session as long as there is no room for it.
+            self.close(session_id);
+            return refused(SessionError::NotFound { session_id });
+        }
+        self.partitions = all;
+        session.size = size;
         session.used = now;
-        session.size = session.partitions.len();
         session.epoch = epoch_after(session.epoch);
         partitions.clear();
         session.partitions.copy_into(&mut partitions);
-        let kind = ContextKind::Incremental {
-            session_id,
-            epoch_expected: session.epoch,
-        };
+        let kind = ContextKind::Incremental { session_id, epoch_expected: session.epoch };
         FetchContext { kind, partitions }
     }
 
@@ -190,74 +187,34 @@ impl FetchSessions {
         random: &mut dyn FnMut() -> u64,
     ) -> FinishedFetch {
         let partitions = context.partitions;
-        assert!(
-            partitions.len() == outcomes.len(),
-            "{} outcomes for {} partitions",
-            outcomes.len(),
-            partitions.len()
-        );
+        assert!(partitions.len() == outcomes.len(), "{} outcomes for {} partitions", outcomes.len(), partitions.len());
         for outcome in &mut *outcomes {
             outcome.included = true;
         }
         match context.kind {
-            ContextKind::Refused(error) => FinishedFetch {
-                session_id: SESSION_ID_NONE,
-                error: Some(error),
-            },
-            ContextKind::Sessionless => FinishedFetch {
-                session_id: SESSION_ID_NONE,
-                error: None,
-            },
-            ContextKind::Full {
-                uses_topic_ids,
-                from_follower,
-            } => {
-                let session_id = self.open(
-                    partitions,
-                    outcomes,
-                    uses_topic_ids,
-                    from_follower,
-                    now,
-                    random,
-                );
-                FinishedFetch {
-                    session_id,
-                    error: None,
-                }
+            ContextKind::Refused(error) => FinishedFetch { session_id: SESSION_ID_NONE, error: Some(error) },
+            ContextKind::Sessionless => FinishedFetch { session_id: SESSION_ID_NONE, error: None },
+            ContextKind::Full { uses_topic_ids, from_follower } => {
+                let session_id = self.open(partitions, outcomes, uses_topic_ids, from_follower, now, random);
+                FinishedFetch { session_id, error: None }
             }
-            ContextKind::Incremental {
-                session_id,
-                epoch_expected,
-            } => {
+            ContextKind::Incremental { session_id, epoch_expected } => {
                 // Evicted while it was reading: the data is good all the same, and the next request learns of it.
                 let Some(session) = self.sessions.get_mut(&session_id) else {
-                    return FinishedFetch {
-                        session_id,
-                        error: None,
-                    };
+                    return FinishedFetch { session_id, error: None };
                 };
                 if session.epoch != epoch_expected {
                     // Another request of the same session overtook this one.
                     for outcome in outcomes {
                         outcome.included = false;
                     }
-                    let error = SessionError::WrongEpoch {
-                        session_id,
-                        expected: session.epoch,
-                        got: epoch_expected,
-                    };
-                    return FinishedFetch {
-                        session_id,
-                        error: Some(error),
-                    };
+                    let error = SessionError::WrongEpoch { session_id, expected: session.epoch, got: epoch_expected };
+                    return FinishedFetch { session_id, error: Some(error) };
                 }
                 for (partition, outcome) in partitions.iter().zip(outcomes) {
                     outcome.included = session.partitions.observe(&partition.key, outcome);
                 }
-                FinishedFetch {
-                    session_id,
-                    error: None,
-                }
+                FinishedFetch { session_id, error: None }
             }
         }
     }
@@ -265,11 +222,7 @@ impl FetchSessions {
     /// What the cache holds and has done.
     #[must_use]
     pub fn counters(&self) -> SessionCounters {
-        SessionCounters {
-            sessions: self.sessions.len(),
-            partitions: self.sessions.values().map(|session| session.size).sum(),
-            evictions: self.evictions,
-        }
+        SessionCounters { sessions: self.sessions.len(), partitions: self.partitions, evictions: self.evictions }
     }
 
     /// Opens a session and returns its id, or "none" if every slot is taken by something better.
@@ -283,10 +236,13 @@ impl FetchSessions {
         random: &mut dyn FnMut() -> u64,
     ) -> i32 {
         let size = partitions.len();
-        if self.sessions.len() >= self.limits.slots_max
-            && !self.evict_for((privileged, size, 0), now)
-        {
+        if size > self.limits.partitions_max {
             return SESSION_ID_NONE;
+        }
+        while self.sessions.len() >= self.limits.slots_max || self.partitions + size > self.limits.partitions_max {
+            if !self.evict_for((privileged, size, 0), now) {
+                return SESSION_ID_NONE;
+            }
         }
         let Some(id) = self.draw_id(random) else {
             return SESSION_ID_NONE;
@@ -305,6 +261,7 @@ impl FetchSessions {
             size,
         };
         self.sessions.insert(id, session);
+        self.partitions += size;
         assert!(
             self.sessions.len() <= self.limits.slots_max,
             "{} sessions in {} slots",
@@ -339,9 +296,7 @@ impl FetchSessions {
             let privileged = rank.0;
             self.sessions
                 .iter()
-                .filter(|(_, session)| {
-                    (privileged && !session.privileged) || session.is_seasoned(&self.limits)
-                })
+                .filter(|(_, session)| (privileged && !session.privileged) || session.is_seasoned(&self.limits))
                 .map(|(id, session)| session.rank(*id))
                 .min()
                 .filter(|least| rank >= *least)
@@ -350,9 +305,15 @@ impl FetchSessions {
         let Some(id) = stale.or_else(least) else {
             return false;
         };
-        self.sessions.remove(&id);
+        self.close(id);
         self.evictions += 1;
         true
+    }
+
+    fn close(&mut self, id: i32) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.partitions -= session.size;
+        }
     }
 
     /// A partition given twice counts once: at its first place, with its last parameters.
@@ -378,8 +339,5 @@ impl FetchSessions {
 }
 
 fn refused(error: SessionError) -> FetchContext {
-    FetchContext {
-        kind: ContextKind::Refused(error),
-        partitions: Vec::new(),
-    }
+    FetchContext { kind: ContextKind::Refused(error), partitions: Vec::new() }
 }

@@ -131,14 +131,8 @@ pub struct FetchContext {
 enum ContextKind {
     Refused(SessionError),
     Sessionless,
-    Full {
-        uses_topic_ids: bool,
-        from_follower: bool,
-    },
-    Incremental {
-        session_id: i32,
-        epoch_expected: i32,
-    },
+    Full { uses_topic_ids: bool, from_follower: bool },
+    Incremental { session_id: i32, epoch_expected: i32 },
 }
 
 impl FetchContext {
@@ -147,9 +141,7 @@ impl FetchContext {
     pub fn refusal(&self) -> Option<SessionError> {
         match self.kind {
             ContextKind::Refused(error) => Some(error),
-            ContextKind::Sessionless
-            | ContextKind::Full { .. }
-            | ContextKind::Incremental { .. } => None,
+            ContextKind::Sessionless | ContextKind::Full { .. } | ContextKind::Incremental { .. } => None,
         }
     }
 

@@ -8,8 +8,8 @@
 
 use super::{FetchKey, FetchPartition, PartitionOutcome};
 use corelog_storage::ids::Offset;
-use rustc_hash::FxHashMap;
 use slab::Slab;
+use std::collections::HashMap;
 
 /// "No neighbour": the list ends here.
 const END: usize = usize::MAX;
@@ -36,11 +36,7 @@ impl Followed {
             || self.high_watermark != outcome.high_watermark
             || self.log_start_offset != outcome.log_start_offset;
         // After an error the partition is sent again as soon as the error is gone, whatever its high watermark is then.
-        self.high_watermark = if outcome.is_error {
-            Offset::NONE
-        } else {
-            outcome.high_watermark
-        };
+        self.high_watermark = if outcome.is_error { Offset::NONE } else { outcome.high_watermark };
         self.log_start_offset = outcome.log_start_offset;
         is_news
     }
@@ -49,7 +45,8 @@ impl Followed {
 /// The partitions of one session.
 #[derive(Debug)]
 pub(super) struct SessionPartitions {
-    by_key: FxHashMap<FetchKey, usize>,
+    /// Hashed with a secret of the process: clients choose the keys, and must not be able to make them collide.
+    by_key: HashMap<FetchKey, usize>,
     nodes: Slab<Followed>,
     first: usize,
     last: usize,
@@ -58,7 +55,7 @@ pub(super) struct SessionPartitions {
 impl SessionPartitions {
     pub(super) fn with_capacity(partitions: usize) -> Self {
         Self {
-            by_key: FxHashMap::with_capacity_and_hasher(partitions, rustc_hash::FxBuildHasher),
+            by_key: HashMap::with_capacity(partitions),
             nodes: Slab::with_capacity(partitions),
             first: END,
             last: END,
@@ -86,25 +83,11 @@ impl SessionPartitions {
         self.insert_last(request, told.high_watermark, told.log_start_offset);
     }
 
-    fn insert_last(
-        &mut self,
-        request: FetchPartition,
-        high_watermark: Offset,
-        log_start_offset: Offset,
-    ) {
+    fn insert_last(&mut self, request: FetchPartition, high_watermark: Offset, log_start_offset: Offset) {
         let key = request.key.clone();
-        let at = self.nodes.insert(Followed {
-            request,
-            high_watermark,
-            log_start_offset,
-            before: END,
-            after: END,
-        });
+        let at = self.nodes.insert(Followed { request, high_watermark, log_start_offset, before: END, after: END });
         let earlier = self.by_key.insert(key, at);
-        assert!(
-            earlier.is_none(),
-            "a partition is followed twice, at {earlier:?} and {at}"
-        );
+        assert!(earlier.is_none(), "a partition is followed twice, at {earlier:?} and {at}");
         self.link_last(at);
     }
 

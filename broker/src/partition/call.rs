@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use corelog_net::wire::ErrorCode;
+use corelog_storage::epochs::EpochEnd;
 use corelog_storage::ids::{
     LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
 };
@@ -95,8 +96,8 @@ pub enum Visible {
 pub enum PartitionAnswer {
     /// To [`PartitionCall::ListOffset`]; `None`: there is no such offset, and that is no error.
     Offset(Option<FoundOffset>),
-    /// To [`PartitionCall::EpochEnd`]; `None`: the log knows nothing of that epoch.
-    EpochEnd(Option<EpochEnd>),
+    /// To [`PartitionCall::EpochEnd`]; [`EpochEnd::UNDEFINED`] if the log knows nothing of that epoch, which is no error.
+    EpochEnd(EpochEnd),
     /// To [`PartitionCall::DeleteRecords`]: the log's start now, durable.
     LowWatermark(Offset),
     /// To [`PartitionCall::Producers`], by id.
@@ -116,15 +117,6 @@ pub struct FoundOffset {
     pub timestamp: Timestamp,
     /// The epoch of the leader that wrote it.
     pub leader_epoch: Option<LeaderEpoch>,
-}
-
-/// Where an epoch ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochEnd {
-    /// The largest epoch in the log that is not above the one asked for.
-    pub epoch: LeaderEpoch,
-    /// The offset behind its last record.
-    pub offset: Offset,
 }
 
 /// A producer that a partition remembers.

@@ -18,10 +18,7 @@ fn name(topic: &str) -> FetchTopic {
 }
 
 fn key(topic: &str, partition: i32) -> FetchKey {
-    FetchKey {
-        topic: name(topic),
-        partition: PartitionIndex(partition),
-    }
+    FetchKey { topic: name(topic), partition: PartitionIndex(partition) }
 }
 
 fn want(topic: &str, partition: i32, offset: i64) -> FetchPartition {
@@ -48,19 +45,11 @@ fn quiet(high_watermark: i64) -> PartitionOutcome {
 }
 
 fn records(high_watermark: i64) -> PartitionOutcome {
-    PartitionOutcome {
-        has_records: true,
-        ..quiet(high_watermark)
-    }
+    PartitionOutcome { has_records: true, ..quiet(high_watermark) }
 }
 
 fn failed() -> PartitionOutcome {
-    PartitionOutcome {
-        is_error: true,
-        high_watermark: Offset::NONE,
-        log_start_offset: Offset::NONE,
-        ..quiet(0)
-    }
+    PartitionOutcome { is_error: true, high_watermark: Offset::NONE, log_start_offset: Offset::NONE, ..quiet(0) }
 }
 
 /// A cache with a clock and a source of chance of its own.
@@ -72,23 +61,15 @@ struct Bench {
 
 impl Bench {
     fn with_slots(slots_max: usize) -> Self {
-        let limits = SessionLimits {
-            slots_max,
-            eviction_min: SessionLimits::EVICTION_MIN,
-        };
-        Self {
-            cache: FetchSessions::with_rule(limits, |_| true),
-            now: Monotonic::ZERO,
-            seed: 7,
-        }
+        Self::with_limits(slots_max, 100, |_| true)
     }
 
-    fn begin(
-        &mut self,
-        session_id: i32,
-        epoch: i32,
-        partitions: Vec<FetchPartition>,
-    ) -> FetchContext {
+    fn with_limits(slots_max: usize, partitions_max: usize, is_home: fn(i32) -> bool) -> Self {
+        let limits = SessionLimits { slots_max, partitions_max, eviction_min: SessionLimits::EVICTION_MIN };
+        Self { cache: FetchSessions::with_rule(limits, is_home), now: Monotonic::ZERO, seed: 7 }
+    }
+
+    fn begin(&mut self, session_id: i32, epoch: i32, partitions: Vec<FetchPartition>) -> FetchContext {
         self.begin_forgetting(session_id, epoch, partitions, &[])
     }
 
@@ -99,66 +80,35 @@ impl Bench {
         partitions: Vec<FetchPartition>,
         forgotten: &[FetchKey],
     ) -> FetchContext {
-        let request = SessionRequest {
-            session_id,
-            epoch,
-            uses_topic_ids: false,
-            from_follower: false,
-        };
+        let request = SessionRequest { session_id, epoch, uses_topic_ids: false, from_follower: false };
         self.cache.begin(request, partitions, forgotten, self.now)
     }
 
-    fn finish(
-        &mut self,
-        context: FetchContext,
-        outcomes: &mut [PartitionOutcome],
-    ) -> FinishedFetch {
+    fn finish(&mut self, context: FetchContext, outcomes: &mut [PartitionOutcome]) -> FinishedFetch {
         let seed = &mut self.seed;
         self.cache.finish(context, outcomes, self.now, &mut || {
-            *seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             *seed
         })
     }
 
     /// A session that follows the given partitions, each told a high watermark of 5; its next epoch is 1.
     fn open(&mut self, partitions: Vec<FetchPartition>, from_follower: bool) -> i32 {
-        let request = SessionRequest {
-            session_id: 0,
-            epoch: 0,
-            uses_topic_ids: false,
-            from_follower,
-        };
+        let request = SessionRequest { session_id: 0, epoch: 0, uses_topic_ids: false, from_follower };
         let context = self.cache.begin(request, partitions, &[], self.now);
         let mut outcomes = vec![quiet(5); context.partitions.len()];
         self.finish(context, &mut outcomes).session_id
     }
 
     /// One incremental round over the whole session; returns which partitions the response carries.
-    fn round(
-        &mut self,
-        session_id: i32,
-        epoch: i32,
-        outcome: impl Fn(&FetchKey) -> PartitionOutcome,
-    ) -> Vec<FetchKey> {
+    fn round(&mut self, session_id: i32, epoch: i32, outcome: impl Fn(&FetchKey) -> PartitionOutcome) -> Vec<FetchKey> {
         let context = self.begin(session_id, epoch, vec![]);
         assert_eq!(context.refusal(), None);
         let keys: Vec<FetchKey> = context.partitions.iter().map(|p| p.key.clone()).collect();
         let mut outcomes: Vec<PartitionOutcome> = keys.iter().map(outcome).collect();
         let finished = self.finish(context, &mut outcomes);
-        assert_eq!(
-            finished,
-            FinishedFetch {
-                session_id,
-                error: None
-            }
-        );
-        keys.into_iter()
-            .zip(outcomes)
-            .filter(|(_, o)| o.included)
-            .map(|(k, _)| k)
-            .collect()
+        assert_eq!(finished, FinishedFetch { session_id, error: None });
+        keys.into_iter().zip(outcomes).filter(|(_, o)| o.included).map(|(k, _)| k).collect()
     }
 
     fn knows(&mut self, session_id: i32) -> bool {

@@ -17,30 +17,15 @@ fn each_kind_of_news_brings_a_partition_into_the_response() {
     let news = [
         records(5),
         quiet(6),
-        PartitionOutcome {
-            log_start_offset: Offset(2),
-            ..quiet(5)
-        },
+        PartitionOutcome { log_start_offset: Offset(2), ..quiet(5) },
         failed(),
-        PartitionOutcome {
-            has_diverging_epoch: true,
-            ..quiet(5)
-        },
-        PartitionOutcome {
-            has_preferred_replica: true,
-            ..quiet(5)
-        },
+        PartitionOutcome { has_diverging_epoch: true, ..quiet(5) },
+        PartitionOutcome { has_preferred_replica: true, ..quiet(5) },
     ];
     for outcome in news {
         let mut bench = Bench::with_slots(10);
         let id = bench.open(vec![want("a", 0, 0), want("a", 1, 0)], false);
-        let told = bench.round(id, 1, |k| {
-            if k.partition.0 == 1 {
-                outcome
-            } else {
-                quiet(5)
-            }
-        });
+        let told = bench.round(id, 1, |k| if k.partition.0 == 1 { outcome } else { quiet(5) });
         assert_eq!(told, vec![key("a", 1)], "{outcome:?}");
     }
 }
@@ -76,24 +61,9 @@ fn a_partition_new_to_the_session_is_told_even_if_empty() {
 #[test]
 fn partitions_whose_records_went_out_are_read_last_next_time() {
     let mut bench = Bench::with_slots(10);
-    let id = bench.open(
-        vec![want("a", 0, 0), want("a", 1, 0), want("a", 2, 0)],
-        false,
-    );
-    bench.round(id, 1, |k| {
-        if k.partition.0 == 0 {
-            records(9)
-        } else {
-            quiet(5)
-        }
-    });
-    let order = |context: &FetchContext| {
-        context
-            .partitions
-            .iter()
-            .map(|p| p.key.partition.0)
-            .collect::<Vec<_>>()
-    };
+    let id = bench.open(vec![want("a", 0, 0), want("a", 1, 0), want("a", 2, 0)], false);
+    bench.round(id, 1, |k| if k.partition.0 == 0 { records(9) } else { quiet(5) });
+    let order = |context: &FetchContext| context.partitions.iter().map(|p| p.key.partition.0).collect::<Vec<_>>();
     let context = bench.begin(id, 2, vec![]);
     assert_eq!(order(&context), vec![1, 2, 0]);
     // News without records does not move a partition.
@@ -113,14 +83,7 @@ fn a_request_overtaken_by_another_of_its_session_answers_with_an_error_alone() {
     let mut outcomes = [records(9)];
     let finished = bench.finish(slow, &mut outcomes);
     assert_eq!(finished.session_id, id);
-    assert_eq!(
-        finished.error,
-        Some(SessionError::WrongEpoch {
-            session_id: id,
-            expected: 3,
-            got: 2
-        })
-    );
+    assert_eq!(finished.error, Some(SessionError::WrongEpoch { session_id: id, expected: 3, got: 2 }));
     assert!(!outcomes[0].included);
 }
 
@@ -131,12 +94,6 @@ fn a_session_closed_while_it_was_reading_still_delivers_what_was_read() {
     let context = bench.begin(id, 1, vec![]);
     bench.begin(id, EPOCH_FINAL, vec![]);
     let mut outcomes = [records(9)];
-    assert_eq!(
-        bench.finish(context, &mut outcomes),
-        FinishedFetch {
-            session_id: id,
-            error: None
-        }
-    );
+    assert_eq!(bench.finish(context, &mut outcomes), FinishedFetch { session_id: id, error: None });
     assert!(outcomes[0].included);
 }

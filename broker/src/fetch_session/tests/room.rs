@@ -10,13 +10,7 @@ fn a_full_cache_of_young_sessions_gives_way_to_nobody_of_its_kind() {
     let mut bench = Bench::with_slots(1);
     let id = bench.open(vec![want("a", 0, 0)], false);
     bench.now += SECOND;
-    assert_eq!(
-        bench.open(
-            vec![want("a", 0, 0), want("a", 1, 0), want("a", 2, 0)],
-            false
-        ),
-        0
-    );
+    assert_eq!(bench.open(vec![want("a", 0, 0), want("a", 1, 0), want("a", 2, 0)], false), 0);
     assert!(bench.knows(id));
 }
 
@@ -25,11 +19,7 @@ fn a_session_that_rested_two_minutes_gives_way_to_any() {
     let mut bench = Bench::with_slots(1);
     let id = bench.open(vec![want("a", 0, 0), want("a", 1, 0)], true);
     bench.now += SessionLimits::EVICTION_MIN;
-    assert_eq!(
-        bench.open(vec![want("a", 0, 0)], false),
-        0,
-        "exactly two minutes are not yet too long"
-    );
+    assert_eq!(bench.open(vec![want("a", 0, 0)], false), 0, "exactly two minutes are not yet too long");
     bench.now += Duration::from_millis(1);
     assert!(bench.open(vec![want("a", 0, 0)], false) > 0);
     assert!(!bench.knows(id));
@@ -58,11 +48,7 @@ fn a_seasoned_session_in_use_gives_way_to_one_with_more_partitions() {
         bench.now += SECOND;
         bench.round(id, 2, |_| quiet(5));
         let wanted = (0..partitions).map(|p| want("b", p, 0)).collect();
-        assert_eq!(
-            bench.open(wanted, false) > 0,
-            takes_the_slot,
-            "{partitions} partitions"
-        );
+        assert_eq!(bench.open(wanted, false) > 0, takes_the_slot, "{partitions} partitions");
         assert_eq!(bench.knows(id), !takes_the_slot);
     }
 }
@@ -73,10 +59,7 @@ fn a_consumer_never_takes_the_slot_of_a_follower_in_use() {
     let id = bench.open(vec![want("a", 0, 0)], true);
     bench.now += SessionLimits::EVICTION_MIN + SECOND;
     bench.round(id, 1, |_| quiet(5));
-    assert_eq!(
-        bench.open((0..9).map(|p| want("b", p, 0)).collect(), false),
-        0
-    );
+    assert_eq!(bench.open((0..9).map(|p| want("b", p, 0)).collect(), false), 0);
 }
 
 #[test]
@@ -100,15 +83,7 @@ fn a_cache_without_slots_answers_every_fetch_without_a_session() {
 
 #[test]
 fn every_id_lives_on_the_shard_that_made_it() {
-    let limits = SessionLimits {
-        slots_max: 50,
-        eviction_min: SessionLimits::EVICTION_MIN,
-    };
-    let mut bench = Bench {
-        cache: FetchSessions::with_rule(limits, |id| id % 3 == 1),
-        now: Monotonic::ZERO,
-        seed: 11,
-    };
+    let mut bench = Bench::with_limits(50, 100, |id| id % 3 == 1);
     for _ in 0..50 {
         assert_eq!(bench.open(vec![want("a", 0, 0)], false) % 3, 1);
     }
@@ -118,41 +93,18 @@ fn every_id_lives_on_the_shard_that_made_it() {
 fn every_shard_can_tell_where_a_session_lives() {
     for home in 0..4 {
         let cache = FetchSessions::new(ShardId(home), 4, 1000);
-        let mut bench = Bench {
-            cache,
-            now: Monotonic::ZERO,
-            seed: 3,
-        };
+        let mut bench = Bench { cache, now: Monotonic::ZERO, seed: 3 };
         for _ in 0..250 {
-            assert_eq!(
-                session_home(bench.open(vec![want("a", 0, 0)], false), 4),
-                ShardId(home)
-            );
+            assert_eq!(session_home(bench.open(vec![want("a", 0, 0)], false), 4), ShardId(home));
         }
-        assert_eq!(
-            bench.open(vec![want("a", 0, 0)], false),
-            0,
-            "a shard has its share of the slots"
-        );
+        assert_eq!(bench.open(vec![want("a", 0, 0)], false), 0, "a shard has its share of the slots");
     }
-    assert_eq!(
-        session_home(i32::MIN, 3),
-        ShardId(2),
-        "an impossible id has a home that does not know it"
-    );
+    assert_eq!(session_home(i32::MIN, 3), ShardId(2), "an impossible id has a home that does not know it");
 }
 
 #[test]
 fn a_shard_on_which_no_id_can_live_opens_no_session() {
-    let limits = SessionLimits {
-        slots_max: 50,
-        eviction_min: SessionLimits::EVICTION_MIN,
-    };
-    let mut bench = Bench {
-        cache: FetchSessions::with_rule(limits, |_| false),
-        now: Monotonic::ZERO,
-        seed: 11,
-    };
+    let mut bench = Bench::with_limits(50, 100, |_| false);
     assert_eq!(bench.open(vec![want("a", 0, 0)], false), 0);
 }
 
@@ -163,4 +115,38 @@ fn a_context_can_travel_between_shards() {
     sendable::<PartitionOutcome>();
     sendable::<FinishedFetch>();
     sendable::<SessionRequest>();
+}
+
+fn many(topic: &str, partitions: i32) -> Vec<FetchPartition> {
+    (0..partitions).map(|partition| want(topic, partition, 0)).collect()
+}
+
+#[test]
+fn sessions_together_follow_no_more_partitions_than_fit() {
+    let mut bench = Bench::with_limits(10, 8, |_| true);
+    let id = bench.open(many("a", 6), false);
+    assert_eq!(bench.open(many("b", 3), false), 0, "six and three are more than eight");
+    assert_eq!(bench.open(many("b", 9), false), 0, "and nine never fit");
+    assert!(bench.knows(id), "nobody was evicted for what does not fit");
+    assert!(bench.open(many("b", 2), false) > 0);
+    assert_eq!(bench.cache.counters(), SessionCounters { sessions: 2, partitions: 8, evictions: 0 });
+}
+
+#[test]
+fn a_session_that_grows_past_what_fits_is_closed() {
+    let mut bench = Bench::with_limits(10, 8, |_| true);
+    let id = bench.open(many("a", 6), false);
+    let context = bench.begin(id, 1, many("b", 3));
+    assert_eq!(context.refusal(), Some(SessionError::NotFound { session_id: id }));
+    assert_eq!(bench.cache.counters(), SessionCounters::default());
+}
+
+#[test]
+fn a_stale_session_makes_room_for_partitions_too() {
+    let mut bench = Bench::with_limits(10, 8, |_| true);
+    let stale = bench.open(many("a", 6), false);
+    bench.now += SessionLimits::EVICTION_MIN + SECOND;
+    assert!(bench.open(many("b", 8), false) > 0);
+    assert!(!bench.knows(stale));
+    assert_eq!(bench.cache.counters(), SessionCounters { sessions: 1, partitions: 8, evictions: 1 });
 }

@@ -11,14 +11,7 @@ fn a_full_fetch_opens_a_session_with_a_positive_id() {
     for _ in 0..10 {
         assert!(bench.open(vec![want("a", 0, 0)], false) > 0);
     }
-    assert_eq!(
-        bench.cache.counters(),
-        SessionCounters {
-            sessions: 10,
-            partitions: 10,
-            evictions: 0
-        }
-    );
+    assert_eq!(bench.cache.counters(), SessionCounters { sessions: 10, partitions: 10, evictions: 0 });
 }
 
 #[test]
@@ -48,13 +41,7 @@ fn a_final_fetch_closes_its_session_and_reads_what_it_asked_for() {
     let context = bench.begin(id, EPOCH_FINAL, vec![want("a", 1, 3)]);
     assert_eq!(context.partitions, vec![want("a", 1, 3)]);
     let mut outcomes = [quiet(5)];
-    assert_eq!(
-        bench.finish(context, &mut outcomes),
-        FinishedFetch {
-            session_id: 0,
-            error: None
-        }
-    );
+    assert_eq!(bench.finish(context, &mut outcomes), FinishedFetch { session_id: 0, error: None });
     assert!(outcomes[0].included);
     assert!(!bench.knows(id));
 }
@@ -74,13 +61,7 @@ fn an_unknown_session_is_refused_and_nothing_is_read() {
     let error = SessionError::NotFound { session_id: 42 };
     assert_eq!(context.refusal(), Some(error));
     assert!(context.partitions.is_empty());
-    assert_eq!(
-        bench.finish(context, &mut []),
-        FinishedFetch {
-            session_id: 0,
-            error: Some(error)
-        }
-    );
+    assert_eq!(bench.finish(context, &mut []), FinishedFetch { session_id: 0, error: Some(error) });
 }
 
 #[test]
@@ -89,11 +70,7 @@ fn a_wrong_epoch_is_refused_and_the_session_stays_as_it_was() {
     let id = bench.open(vec![want("a", 0, 0)], false);
     for wrong in [2, 5, i32::MAX, -2, i32::MIN] {
         let context = bench.begin(id, wrong, vec![want("b", 0, 0)]);
-        let error = SessionError::WrongEpoch {
-            session_id: id,
-            expected: 1,
-            got: wrong,
-        };
+        let error = SessionError::WrongEpoch { session_id: id, expected: 1, got: wrong };
         assert_eq!(context.refusal(), Some(error));
         assert_eq!(bench.finish(context, &mut []).session_id, 0);
     }
@@ -106,38 +83,20 @@ fn a_session_by_name_refuses_requests_by_id_and_the_other_way_round() {
     let mut bench = Bench::with_slots(10);
     let by_name = bench.open(vec![want("a", 0, 0)], false);
     let by_id = {
-        let request = SessionRequest {
-            session_id: 0,
-            epoch: 0,
-            uses_topic_ids: true,
-            from_follower: false,
-        };
+        let request = SessionRequest { session_id: 0, epoch: 0, uses_topic_ids: true, from_follower: false };
         let mut partition = want("a", 0, 0);
         partition.key.topic = FetchTopic::Id(TopicId([1; 16]));
         let context = bench.cache.begin(request, vec![partition], &[], bench.now);
         bench.finish(context, &mut [quiet(5)]).session_id
     };
     for (session_id, uses_topic_ids) in [(by_name, true), (by_id, false)] {
-        let request = SessionRequest {
-            session_id,
-            epoch: 1,
-            uses_topic_ids,
-            from_follower: false,
-        };
+        let request = SessionRequest { session_id, epoch: 1, uses_topic_ids, from_follower: false };
         let context = bench.cache.begin(request, vec![], &[], bench.now);
-        assert_eq!(
-            context.refusal(),
-            Some(SessionError::TopicNaming { session_id })
-        );
+        assert_eq!(context.refusal(), Some(SessionError::TopicNaming { session_id }));
     }
     // Neither lost its turn.
     for (session_id, uses_topic_ids) in [(by_name, false), (by_id, true)] {
-        let request = SessionRequest {
-            session_id,
-            epoch: 1,
-            uses_topic_ids,
-            from_follower: false,
-        };
+        let request = SessionRequest { session_id, epoch: 1, uses_topic_ids, from_follower: false };
         let context = bench.cache.begin(request, vec![], &[], bench.now);
         assert_eq!(context.refusal(), None);
     }
@@ -149,34 +108,18 @@ fn forgetting_the_last_partition_closes_the_session() {
     let id = bench.open(vec![want("a", 0, 0)], false);
     let context = bench.begin_forgetting(id, 1, vec![], &[key("a", 0)]);
     assert!(context.partitions.is_empty());
-    assert_eq!(
-        bench.finish(context, &mut []),
-        FinishedFetch {
-            session_id: 0,
-            error: None
-        }
-    );
+    assert_eq!(bench.finish(context, &mut []), FinishedFetch { session_id: 0, error: None });
     assert!(!bench.knows(id));
 }
 
 #[test]
 fn an_incremental_fetch_reads_the_whole_session() {
     let mut bench = Bench::with_slots(10);
-    let id = bench.open(
-        vec![want("a", 0, 0), want("a", 1, 0), want("b", 0, 0)],
-        false,
-    );
-    let context = bench.begin_forgetting(
-        id,
-        1,
-        vec![want("c", 4, 9), want("a", 1, 7)],
-        &[key("a", 0), key("never", 0)],
-    );
+    let id = bench.open(vec![want("a", 0, 0), want("a", 1, 0), want("b", 0, 0)], false);
+    let context =
+        bench.begin_forgetting(id, 1, vec![want("c", 4, 9), want("a", 1, 7)], &[key("a", 0), key("never", 0)]);
     assert!(context.is_incremental());
-    assert_eq!(
-        context.partitions,
-        vec![want("a", 1, 7), want("b", 0, 0), want("c", 4, 9)]
-    );
+    assert_eq!(context.partitions, vec![want("a", 1, 7), want("b", 0, 0), want("c", 4, 9)]);
 }
 
 #[test]
@@ -207,16 +150,7 @@ fn the_epoch_after_the_largest_is_one() {
 #[test]
 fn a_partition_given_twice_counts_once_with_its_last_parameters() {
     let mut bench = Bench::with_slots(10);
-    let given = vec![
-        want("a", 0, 1),
-        want("b", 0, 2),
-        want("a", 0, 3),
-        want("c", 0, 4),
-        want("b", 0, 5),
-    ];
+    let given = vec![want("a", 0, 1), want("b", 0, 2), want("a", 0, 3), want("c", 0, 4), want("b", 0, 5)];
     let context = bench.begin(0, 0, given);
-    assert_eq!(
-        context.partitions,
-        vec![want("a", 0, 3), want("b", 0, 5), want("c", 0, 4)]
-    );
+    assert_eq!(context.partitions, vec![want("a", 0, 3), want("b", 0, 5), want("c", 0, 4)]);
 }
