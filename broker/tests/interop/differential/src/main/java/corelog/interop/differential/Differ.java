@@ -15,9 +15,6 @@ final class Differ {
     private static final List<String> NAMING = List.of("apiKey", "resourceType", "resourceName", "name", "topicName", "topic",
         "topicId", "partitionIndex", "partition", "index", "nodeId", "brokerId", "producerId", "offset", "baseOffset");
 
-    /** Arrays whose order Kafka leaves to a hash table. */
-    private static final Set<String> UNORDERED = Set.of();
-
     /** A field that differs; `reference` or `tested` is null where one side has no such field. */
     record Difference(String where, JsonNode reference, JsonNode tested) {
         @Override
@@ -30,13 +27,16 @@ final class Differ {
         }
     }
 
+    private final Set<String> unordered;
     private final List<Difference> found = new ArrayList<>();
 
-    private Differ() {}
+    private Differ(Set<String> unordered) {
+        this.unordered = unordered;
+    }
 
-    /** All differences, each named "LABEL / STEP : PATH". */
-    static List<Difference> compare(String label, Map<String, JsonNode> reference, Map<String, JsonNode> tested) {
-        Differ differ = new Differ();
+    /** All differences, each named "LABEL / STEP : PATH"; arrays under the `unordered` fields may stand in any order. */
+    static List<Difference> compare(String label, Set<String> unordered, Map<String, JsonNode> reference, Map<String, JsonNode> tested) {
+        Differ differ = new Differ(unordered);
         for (String step : union(reference.keySet(), tested.keySet())) {
             differ.values(label + " / " + step + " : ", "", reference.get(step), tested.get(step));
         }
@@ -69,7 +69,7 @@ final class Differ {
         }
         List<String> leftOrder = left.keySet().stream().filter(right::containsKey).toList();
         List<String> rightOrder = right.keySet().stream().filter(left::containsKey).toList();
-        if (!leftOrder.equals(rightOrder) && !UNORDERED.contains(lastField(path))) {
+        if (!leftOrder.equals(rightOrder) && !unordered.contains(lastField(path))) {
             found.add(new Difference(prefix + path + " (order)", order(leftOrder), order(rightOrder)));
         }
     }

@@ -6,9 +6,11 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketTimeoutException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Consumer;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.protocol.ApiKeys;
@@ -20,6 +22,7 @@ public final class Exchange implements AutoCloseable {
     private final Scenario.Case running;
     private final Map<String, JsonNode> transcript = new LinkedHashMap<>();
     private final Normalizer normalizer;
+    private final Set<String> unordered = new HashSet<>();
     private final List<Connection> connections = new ArrayList<>();
     private Connection main;
     private Connection aside;
@@ -38,6 +41,16 @@ public final class Exchange implements AutoCloseable {
     public Exchange mask(String... fields) {
         normalizer.mask(fields);
         return this;
+    }
+
+    /** Lets the arrays of these fields stand in any order, in this whole case: where Kafka itself shuffles or hashes them. */
+    public Exchange unordered(String... fields) {
+        unordered.addAll(List.of(fields));
+        return this;
+    }
+
+    Set<String> unordered() {
+        return unordered;
     }
 
     /** A name that only this case uses, the same for both brokers. */

@@ -56,7 +56,8 @@ public final class Main {
         cases.run(running.toString(), () -> {
             CompletableFuture<Exchange> referenceRun = CompletableFuture.supplyAsync(() -> play(running, reference, "reference"));
             CompletableFuture<Exchange> testedRun = CompletableFuture.supplyAsync(() -> play(running, tested, "tested"));
-            List<Difference> differences = Differ.compare(running.toString(), referenceRun.join().transcript(), testedRun.join().transcript());
+            List<Difference> differences = Differ.compare(running.toString(), referenceRun.join().unordered(),
+                referenceRun.join().transcript(), testedRun.join().transcript());
             List<Difference> unintended = differences.stream().filter(difference -> !intended.covers(difference)).toList();
             differences.forEach(difference -> report.println((unintended.contains(difference) ? "" : "intended: ") + difference));
             if (!unintended.isEmpty()) {

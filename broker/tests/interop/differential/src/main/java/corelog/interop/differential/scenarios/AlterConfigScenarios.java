@@ -81,9 +81,7 @@ final class AlterConfigScenarios {
         x.ask("another broker", set(BROKER, "77", "message.max.bytes", "1000000").setValidateOnly(true));
         x.ask("not a broker's number", set(BROKER, "one", "message.max.bytes", "1000000").setValidateOnly(true));
         x.ask("what a broker cannot change", set(BROKER, NODE, "node.id", "5").setValidateOnly(true));
-        AlterConfigsRequestData twice = set(TOPIC, topic, "retention.ms", "2000000");
-        add(twice, TOPIC, topic, "retention.ms", "3000000");
-        x.ask("a topic twice", twice);
+        // A resource twice is left out: Kafka 4.2 fails inside and never answers, so there is nothing to compare with.
         AlterConfigsRequestData mixed = set(TOPIC, x.name("unknown"), "retention.ms", "2000000");
         add(mixed, TOPIC, topic, "retention.ms", "4000000");
         x.ask("good and bad together", mixed);

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.message.DescribeConfigsRequestData.DescribeConfigsResource;
 import org.apache.kafka.common.message.DescribeConfigsRequestData;
 import org.apache.kafka.common.message.DescribeConfigsResponseData;
@@ -29,6 +30,10 @@ final class ConfigScenarios {
         "log.cleanup.policy", "log.message.timestamp.type", "min.insync.replicas", "node.id", "delete.topic.enable",
         "max.incremental.fetch.session.cache.slots", "fetch.max.bytes", "producer.id.expiration.ms");
 
+    /** Broker configs that say where it is. */
+    private static final Set<String> ADDRESSES_OF_BROKER = Set.of("listeners", "advertised.listeners", "log.dirs",
+        "controller.quorum.bootstrap.servers");
+
     private ConfigScenarios() {}
 
     static List<Scenario> list() {
@@ -36,8 +41,7 @@ final class ConfigScenarios {
             Scenario.each("describe-configs-topic", ApiKeys.DESCRIBE_CONFIGS, ConfigScenarios::ofTopics),
             Scenario.each("describe-configs-broker", ApiKeys.DESCRIBE_CONFIGS, ConfigScenarios::ofBrokers),
             Scenario.each("describe-configs-other", ApiKeys.DESCRIBE_CONFIGS, ConfigScenarios::ofOthers),
-            Scenario.once("describe-configs-broker-all", ApiKeys.DESCRIBE_CONFIGS, (x, v) ->
-                askSorted(x, "every config of the broker", request(v, resource(BROKER, NODE, null)))),
+            Scenario.once("describe-configs-broker-all", ApiKeys.DESCRIBE_CONFIGS, ConfigScenarios::wholeBroker),
             Scenario.each("list-config-resources", ApiKeys.LIST_CONFIG_RESOURCES, ConfigScenarios::listResources));
     }
 
@@ -81,6 +85,14 @@ final class ConfigScenarios {
         askSorted(x, "the cluster's default", request(v, resource(BROKER, "", List.of("message.max.bytes"))));
         askSorted(x, "another broker", request(v, resource(BROKER, "77", null)));
         askSorted(x, "not a number", request(v, resource(BROKER, "one", null)));
+    }
+
+    private static void wholeBroker(Exchange x, short v) throws Exception {
+        x.mask("documentation").askTrimmed("every config", request(v, resource(BROKER, NODE, null)), (DescribeConfigsResponseData answer) ->
+            answer.results().forEach(result -> {
+                result.configs().removeIf(config -> ADDRESSES_OF_BROKER.contains(config.name()));
+                result.configs().sort(Comparator.comparing(config -> config.name()));
+            }));
     }
 
     private static void ofOthers(Exchange x, short v) throws Exception {
