@@ -255,7 +255,7 @@ mod tests {
     fn the_default_placement_never_changes() {
         let id = TopicId(*b"0123456789abcdef");
         let placed: Vec<u16> = (0..6).map(|p| default_shard(id, PartitionIndex(p), 4).0).collect();
-        assert_eq!(placed, [1, 2, 3, 0, 1, 2]);
+        assert_eq!(placed, [3, 0, 1, 2, 3, 0]);
     }
 
     #[test]

@@ -13,18 +13,24 @@
 //! Never touches: sockets, clocks, random sources; only `log` touches files.
 
 mod brokers;
+pub mod codec;
 mod configs;
+pub mod delta;
 pub mod error;
 pub mod features;
 pub mod image;
+pub mod log;
 mod placement;
 pub mod record;
 pub mod request;
 pub mod shared_map;
+pub mod snapshot;
 pub mod state;
 mod topics;
 
 pub use brokers::PRODUCER_ID_BLOCK_LEN;
+pub use delta::Delta;
+pub use error::ErrorClass;
 pub use image::{BrokerImage, MetadataImage, PartitionImage, ReplayError, TopicImage};
 pub use record::{ConfigResource, Endpoint, Record, ResourceKind};
 pub use request::{Request, Response};
