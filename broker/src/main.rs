@@ -1,2 +1,63 @@
-//! The `corelog` command.
-fn main() {}
+//! The `corelog` command: reads the configuration, starts the shards, waits for signals.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use corelog_broker::config::cli::{Action, Cli};
+use corelog_broker::config::{Host, load};
+use corelog_broker::start;
+use tracing::{error, warn};
+use tracing_subscriber::EnvFilter;
+
+/// The configuration is wrong (also clap's code for a wrong command line).
+const EXIT_CONFIG: u8 = 2;
+
+fn main() -> ExitCode {
+    match Cli::parse().into_action() {
+        Action::Print(text) => {
+            // A closed pipe (`| head`) is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Action::Refuse(text) => {
+            eprintln!("corelog: {text}");
+            ExitCode::from(EXIT_CONFIG)
+        }
+        Action::Serve(args) => {
+            log_to_stderr();
+            let loaded = match load::load(&args, std::env::vars(), this_host()) {
+                Ok(loaded) => loaded,
+                Err(problems) => {
+                    eprintln!("corelog: {problems}");
+                    return ExitCode::from(EXIT_CONFIG);
+                }
+            };
+            for warning in &loaded.warnings {
+                warn!("{warning}");
+            }
+            match start::run(loaded.config) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => {
+                    error!("{failure}");
+                    ExitCode::from(failure.exit_code())
+                }
+            }
+        }
+    }
+}
+
+/// What the configuration's defaults depend on.
+fn this_host() -> Host {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    Host {
+        name: name.unwrap_or_else(|| "localhost".into()),
+        cores: corelog_reactor::available_cores().into_iter().map(|core| core.0).collect(),
+    }
+}
+
+/// `CORELOG_LOG` takes the usual filters: `debug`, `corelog_broker=debug,info`.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("CORELOG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

@@ -99,16 +99,16 @@ pub(super) struct Steps(Vec<Option<Refusal>>);
 impl Steps {
     /// Asks the controller; returns for each resource of the request why it was refused, if it was.
     pub(super) async fn carry_out(self, shard: &Rc<Shard>, asked: controller::Request) -> Vec<Option<Refusal>> {
-        let mut results = match shard.controller(asked).await {
-            controller::Response::AlterConfigs(results) => results.into_iter(),
-            _ => Vec::new().into_iter(),
+        let (mut results, gone) = match shard.controller(asked).await {
+            Ok(controller::Response::AlterConfigs(results)) => (results.into_iter(), CONTROLLER_GONE),
+            other => (Vec::new().into_iter(), other.err().unwrap_or(CONTROLLER_GONE)),
         };
         let step = |refused: Option<Refusal>| match refused {
             Some(refusal) => Some(refusal),
             None => match results.next() {
                 Some((_, Ok(()))) => None,
                 Some((_, Err(error))) => Some(Refusal::by_controller(error.class(), &error)),
-                None => Some(Refusal { code: CONTROLLER_GONE, message: None }),
+                None => Some(Refusal { code: gone, message: None }),
             },
         };
         self.0.into_iter().map(step).collect()

@@ -33,11 +33,11 @@ pub async fn handle(
         validate_only: request.validate_only,
     });
     let mut outcomes: Vec<(String, Option<Refusal>)> = match shard.controller(asked).await {
-        controller::Response::CreatePartitions(results) => results
+        Ok(controller::Response::CreatePartitions(results)) => results
             .into_iter()
             .map(|(name, result)| (name, result.err().map(|error| Refusal::by_controller(error.class(), &error))))
             .collect(),
-        _ => refuse_all(&allowed, CONTROLLER_GONE),
+        other => refuse_all(&allowed, other.err().unwrap_or(CONTROLLER_GONE)),
     };
     outcomes.append(&mut refuse_all(&forbidden, ErrorCode::TopicAuthorizationFailed));
 

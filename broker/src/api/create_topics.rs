@@ -34,9 +34,9 @@ pub async fn handle(
         validate_only: request.validate_only,
     });
     let outcomes: Vec<Outcome> = match shard.controller(asked).await {
-        controller::Response::CreateTopics(created) => created.into_iter().map(Outcome::of).collect(),
-        _ => {
-            let gone = Refusal { code: CONTROLLER_GONE, message: None };
+        Ok(controller::Response::CreateTopics(created)) => created.into_iter().map(Outcome::of).collect(),
+        other => {
+            let gone = Refusal { code: other.err().unwrap_or(CONTROLLER_GONE), message: None };
             allowed.iter().map(|topic| Outcome::refused(topic.name, gone.clone())).collect()
         }
     };
@@ -52,7 +52,7 @@ pub async fn handle(
         .map(|outcome| {
             let facts = outcome.created.as_ref().ok()?;
             authorize(context, Operation::DescribeConfigs, Resource::Topic(&outcome.name))
-                .then(|| describe_new_topic(shard.config(), &outcome.name, &facts.configs))
+                .then(|| describe_new_topic(&shard.config(), &outcome.name, &facts.configs))
         })
         .collect();
     let topics = outcomes.iter().zip(&described).map(|(outcome, configs)| outcome.encode(configs.as_deref())).collect();

@@ -57,8 +57,8 @@ async fn delete(shard: &Rc<Shard>, context: &RequestContext, selected: Vec<Topic
         selected.into_iter().partition(|topic| may_delete(&image, context, topic));
     let asked = controller::Request::DeleteTopics(DeleteTopics { topics: allowed.clone() });
     let mut outcomes: Vec<Outcome> = match shard.controller(asked).await {
-        controller::Response::DeleteTopics(deleted) => deleted.into_iter().map(Outcome::of).collect(),
-        _ => refuse_all(allowed, CONTROLLER_GONE),
+        Ok(controller::Response::DeleteTopics(deleted)) => deleted.into_iter().map(Outcome::of).collect(),
+        other => refuse_all(allowed, other.err().unwrap_or(CONTROLLER_GONE)),
     };
     outcomes.extend(forbidden.into_iter().map(|topic| {
         let code = ErrorCode::TopicAuthorizationFailed;

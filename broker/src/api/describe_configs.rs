@@ -35,8 +35,9 @@ pub async fn handle(
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
+    let config = shard.config();
     let described: Vec<Result<Described, Refusal>> =
-        request.resources.iter().map(|resource| Described::of(resource, context, &image, shard.config())).collect();
+        request.resources.iter().map(|resource| Described::of(resource, context, &image, &config)).collect();
     // One kind that nobody knows spoils the whole request, with the code's own message.
     let spoilt = request.resources.iter().any(|resource| !is_known(resource.resource_type));
     let invalid = Refusal::new(ErrorCode::InvalidRequest, ErrorCode::InvalidRequest.message());

@@ -247,10 +247,11 @@ impl<'a> View<'a> {
 /// Asks the controller for topics that somebody missed. Its answer changes nothing for the client, which asks again; the
 /// request waits for it all the same, so that a client has at most one creation under way.
 async fn create_missing(shard: &Rc<Shard>, missing: &[&str]) {
-    let topics = missing.iter().map(|name| NewTopic::automatic(name, shard.config())).collect();
+    let config = shard.config();
+    let topics = missing.iter().map(|name| NewTopic::automatic(name, &config)).collect();
     let request = controller::Request::CreateTopics(CreateTopics { topics, validate_only: false });
     match shard.controller(request).await {
-        controller::Response::CreateTopics(created) => {
+        Ok(controller::Response::CreateTopics(created)) => {
             for topic in created {
                 match topic.outcome {
                     Ok(_) => info!(topic = topic.name, "topic created because a client asked for it"),
@@ -258,7 +259,8 @@ async fn create_missing(shard: &Rc<Shard>, missing: &[&str]) {
                 }
             }
         }
-        _ => warn!("auto-creation failed: the controller is not available"),
+        Ok(_) => {}
+        Err(code) => warn!(code = code.name(), "auto-creation failed: the controller could not record it"),
     }
 }
 

@@ -1,0 +1,399 @@
+//! Fetch (1): reads from many partitions, at once or by long poll, with or without a session.
+//!
+//! Holds: the course of a fetch: session, reading from the owners, waiting, encoding. Never touches: logs (through
+//! `partition/read.rs` on their owners), the session rules (`fetch_session`).
+//!
+//! ```text
+//!   frame ──> session's home shard? ──> begin ──> read (all owners at once) ──> enough? ──> finish ──> encode
+//!                                                   ^                             │ no
+//!                                                   └── any watch, or deadline <──┘
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use corelog_net::conn::Item;
+use corelog_net::wire::messages::{
+    FetchEpochEndOffset, FetchPartitionData, FetchRequest, FetchResponse, FetchResponseWriter, Request, Response,
+};
+use corelog_net::wire::{ErrorCode, Piece, Records, Uuid};
+use corelog_reactor::ShardId;
+use corelog_storage::ids::{LeaderEpoch, Offset, PartitionIndex, TopicId};
+
+use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_reply};
+use crate::controller::MetadataImage;
+use crate::fetch_session::{
+    EPOCH_FINAL, FetchContext, FetchKey, FetchPartition, FetchTopic, PartitionOutcome, SESSION_ID_NONE, SessionError,
+    SessionRequest, session_home,
+};
+use crate::partition::call::PartitionKey;
+use crate::partition::payload::Payload;
+use crate::partition::read::{PartitionData, PartitionRead};
+use crate::partition::watch::WatchEntry;
+use crate::shard::Shard;
+use crate::shard::ask::{AskFuture, any_answer};
+use crate::shard::connection::ClientReply;
+use crate::shard::mail::{Answer, Ask};
+
+/// Topics are named by id from this version on, KIP-516.
+const TOPIC_IDS_FROM: i16 = 13;
+/// Sessions exist from this version on, KIP-227.
+const SESSIONS_FROM: i16 = 7;
+/// The longest a fetch waits, whatever it asks for. Bounds what an absurd request can hold.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A fetch on its way to the shard where its session lives.
+#[derive(Debug)]
+pub struct FetchAsk {
+    /// The request's context.
+    pub context: RequestContext,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// The reply that comes back.
+pub type FetchDone = Result<ClientReply, ApiFailure>;
+
+/// Handles a fetch that arrived on this shard.
+///
+/// # Errors
+/// [`ApiFailure`]: the connection is to be closed.
+pub async fn handle(shard: &Rc<Shard>, context: RequestContext, body: Bytes) -> FetchDone {
+    let session_id = FetchRequest::decode_body(&body, context.version)?.session_id;
+    let ask = FetchAsk { context, body };
+    let home = if session_id == SESSION_ID_NONE { shard.id() } else { session_home(session_id, shard.shards()) };
+    if home == shard.id() {
+        return run(shard, ask).await;
+    }
+    match AskFuture::send(shard, home, Ask::Fetch(Box::new(ask))).await {
+        Answer::Fetch(done) => *done,
+        _ => Err(ApiFailure::Stopping),
+    }
+}
+
+/// Runs a fetch on the shard where its session lives.
+///
+/// # Errors
+/// [`ApiFailure`]: the connection is to be closed.
+pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
+    let FetchAsk { context, body } = ask;
+    let request = FetchRequest::decode_body(&body, context.version)?;
+    let from_follower = request.replica_id >= 0 || request.replica_state.replica_id >= 0;
+    let session = SessionRequest {
+        session_id: request.session_id,
+        epoch: if context.version < SESSIONS_FROM { EPOCH_FINAL } else { request.session_epoch },
+        uses_topic_ids: context.version >= TOPIC_IDS_FROM,
+        from_follower,
+    };
+    let image = shard.image();
+    let (wanted, forgotten) = named(&request, context.version, &image);
+    let fetch = shard.sessions().borrow_mut().begin(session, wanted, &forgotten, shard.reactor().now());
+    if let Some(error) = fetch.refusal() {
+        return refuse(&context, session_code(error));
+    }
+    let bytes_max = (request.max_bytes.max(0) as usize).min(shard.config().fetch_bytes_max as usize);
+    let limits = Limits {
+        bytes_max,
+        bytes_min: (request.min_bytes.max(0) as usize).min(bytes_max),
+        wait_max: Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX),
+        read_committed: request.isolation_level == 1,
+    };
+    let targets: Vec<Target> =
+        fetch.partitions.iter().map(|partition| target(partition, &image, &context, &limits)).collect();
+    let results = read_until_enough(shard, &targets, &limits).await;
+    finish(shard, &context, &image, fetch, results, &limits)
+}
+
+struct Limits {
+    bytes_max: usize,
+    bytes_min: usize,
+    wait_max: Duration,
+    read_committed: bool,
+}
+
+/// Where a partition of the request is read, or why it isn't.
+enum Target {
+    Read(PartitionRead),
+    Failed(ErrorCode),
+}
+
+/// The partitions that a request names, and those it forgets.
+fn named(request: &FetchRequest<'_>, version: i16, image: &MetadataImage) -> (Vec<FetchPartition>, Vec<FetchKey>) {
+    let topic = |name: &str, id: Uuid| {
+        if version >= TOPIC_IDS_FROM {
+            FetchTopic::Id(TopicId(id.0))
+        } else {
+            // The image's own copy of the name, where it has one: shared, not allocated.
+            FetchTopic::Name(image.topic_by_name(name).map_or_else(|| name.into(), |topic| Arc::clone(&topic.name)))
+        }
+    };
+    let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
+    let mut wanted = Vec::new();
+    for named in request.topics.iter() {
+        let topic = topic(named.topic, named.topic_id);
+        wanted.extend(named.partitions.iter().map(|partition| FetchPartition {
+            key: FetchKey { topic: topic.clone(), partition: PartitionIndex(partition.partition) },
+            fetch_offset: Offset(partition.fetch_offset),
+            max_bytes: partition.partition_max_bytes,
+            current_leader_epoch: epoch(partition.current_leader_epoch),
+            last_fetched_epoch: epoch(partition.last_fetched_epoch),
+            log_start_offset: Offset(partition.log_start_offset),
+        }));
+    }
+    let mut forgotten = Vec::new();
+    for named in request.forgotten_topics_data.iter() {
+        let topic = topic(named.topic, named.topic_id);
+        forgotten.extend(
+            named
+                .partitions
+                .iter()
+                .map(|partition| FetchKey { topic: topic.clone(), partition: PartitionIndex(partition) }),
+        );
+    }
+    (wanted, forgotten)
+}
+
+fn target(partition: &FetchPartition, image: &MetadataImage, context: &RequestContext, limits: &Limits) -> Target {
+    let (topic, unknown) = match &partition.key.topic {
+        FetchTopic::Id(id) => (image.topic(*id), ErrorCode::UnknownTopicId),
+        FetchTopic::Name(name) => (image.topic_by_name(name), ErrorCode::UnknownTopicOrPartition),
+    };
+    let Some(topic) = topic else { return Target::Failed(unknown) };
+    if !authorize(context, Operation::Read, Resource::Topic(&topic.name)) {
+        return Target::Failed(ErrorCode::TopicAuthorizationFailed);
+    }
+    if topic.partition(partition.key.partition).is_none() {
+        return Target::Failed(ErrorCode::UnknownTopicOrPartition);
+    }
+    Target::Read(PartitionRead {
+        key: PartitionKey { topic_id: topic.id, partition: partition.key.partition },
+        current_epoch: partition.current_leader_epoch,
+        last_fetched_epoch: partition.last_fetched_epoch,
+        from: partition.fetch_offset,
+        bytes_max: (partition.max_bytes.max(0) as usize).min(limits.bytes_max),
+        read_committed: limits.read_committed,
+    })
+}
+
+/// Reads, and waits for more while there is too little and time left.
+async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limits) -> Vec<PartitionData> {
+    let deadline = shard.reactor().now() + limits.wait_max;
+    loop {
+        let mut results = read_all(shard, targets).await;
+        trim(&mut results, limits.bytes_max);
+        let bytes: usize = results.iter().map(|data| data.bytes).sum();
+        // As Kafka: an error or a diverging epoch is told at once.
+        let told = results.iter().any(|data| data.error.is_error() || data.diverging.is_some());
+        if bytes >= limits.bytes_min || told || targets.is_empty() || shard.reactor().now() >= deadline {
+            return results;
+        }
+        let mut watches = watch(shard, targets, &results, limits.read_committed);
+        drop(results);
+        any_answer(&mut watches, shard.reactor().sleep_until(deadline)).await;
+    }
+}
+
+/// Reads every target on its owner, all owners at once.
+async fn read_all(shard: &Rc<Shard>, targets: &[Target]) -> Vec<PartitionData> {
+    let mut results: Vec<Option<PartitionData>> = Vec::with_capacity(targets.len());
+    let mut groups: Vec<(Vec<usize>, Vec<PartitionRead>)> = Vec::new();
+    groups.resize_with(shard.shards(), Default::default);
+    for (position, target) in targets.iter().enumerate() {
+        match target {
+            Target::Failed(code) => results.push(Some(PartitionData::failed(*code))),
+            Target::Read(read) => {
+                let group = &mut groups[usize::from(shard.owner(read.key).0)];
+                group.0.push(position);
+                group.1.push(*read);
+                results.push(None);
+            }
+        }
+    }
+    let asked: Vec<_> = groups
+        .into_iter()
+        .enumerate()
+        .filter(|(_, (positions, _))| !positions.is_empty())
+        .map(|(owner, (positions, reads))| {
+            (positions, AskFuture::send(shard, ShardId(owner as u16), Ask::Read(reads)))
+        })
+        .collect();
+    for (positions, answer) in asked {
+        if let Answer::Read(read) = answer.await {
+            for (position, data) in positions.into_iter().zip(read) {
+                results[position] = Some(data);
+            }
+        }
+    }
+    let missing = || PartitionData::failed(ErrorCode::NotLeaderOrFollower);
+    results.into_iter().map(|data| data.unwrap_or_else(missing)).collect()
+}
+
+/// Keeps the response within `bytes_max`, in the request's order; the first records come whole (KIP-74).
+fn trim(results: &mut [PartitionData], bytes_max: usize) {
+    let mut left = bytes_max;
+    let mut first = true;
+    for data in results.iter_mut().filter(|data| data.bytes > 0) {
+        if data.bytes > left && !first {
+            data.without_records();
+        }
+        left = left.saturating_sub(data.bytes);
+        first = false;
+    }
+}
+
+/// Watches every readable target on its owner.
+fn watch(
+    shard: &Rc<Shard>,
+    targets: &[Target],
+    results: &[PartitionData],
+    read_committed: bool,
+) -> Vec<AskFuture> {
+    let mut groups: Vec<Vec<WatchEntry>> = Vec::new();
+    groups.resize_with(shard.shards(), Vec::new);
+    for (target, data) in targets.iter().zip(results) {
+        if let Target::Read(read) = target {
+            let seen = Offset(if read_committed { data.last_stable } else { data.high_watermark });
+            groups[usize::from(shard.owner(read.key).0)].push(WatchEntry { key: read.key, seen, read_committed });
+        }
+    }
+    groups
+        .into_iter()
+        .enumerate()
+        .filter(|(_, entries)| !entries.is_empty())
+        .map(|(owner, entries)| AskFuture::send(shard, ShardId(owner as u16), Ask::Watch(entries)))
+        .collect()
+}
+
+/// Tells the session what was read, and encodes what it says is news.
+fn finish(
+    shard: &Rc<Shard>,
+    context: &RequestContext,
+    image: &MetadataImage,
+    fetch: FetchContext,
+    results: Vec<PartitionData>,
+    limits: &Limits,
+) -> FetchDone {
+    let keys: Vec<FetchKey> = fetch.partitions.iter().map(|partition| partition.key.clone()).collect();
+    let mut outcomes: Vec<PartitionOutcome> = results.iter().map(outcome).collect();
+    let finished = shard.sessions().borrow_mut().finish(fetch, &mut outcomes, shard.reactor().now(), &mut || {
+        shard.reactor().random_u64()
+    });
+    if let Some(error) = finished.error {
+        return refuse(context, session_code(error));
+    }
+    let included: Vec<(FetchKey, PartitionData)> = keys
+        .into_iter()
+        .zip(results)
+        .zip(outcomes)
+        .filter(|(_, outcome)| outcome.included)
+        .map(|(answer, _)| answer)
+        .collect();
+
+    let mut encoder = begin_reply(context);
+    // Consecutive partitions of one topic stand together, as in Kafka's answers.
+    let topics: Vec<&[(FetchKey, PartitionData)]> = included.chunk_by(|a, b| a.0.topic == b.0.topic).collect();
+    let mut writer =
+        FetchResponseWriter::begin(&mut encoder, 0, ErrorCode::None, finished.session_id, topics.len());
+    for partitions in topics {
+        let (name, id) = match &partitions[0].0.topic {
+            FetchTopic::Id(id) => (image.topic(*id).map_or("", |topic| &topic.name), Uuid(id.0)),
+            FetchTopic::Name(name) => (&**name, Uuid::ZERO),
+        };
+        writer.topic(name, id, partitions.len());
+        for (key, data) in partitions {
+            writer.partition(&encoded(key.partition, data, limits.read_committed));
+        }
+    }
+    writer.end(&[]);
+    let encoded = encoder.finish()?;
+    let payloads = included.into_iter().map(|(_, data)| data).filter(|data| data.bytes > 0).map(|data| data.records);
+    Ok(interleave(encoded, payloads))
+}
+
+fn outcome(data: &PartitionData) -> PartitionOutcome {
+    PartitionOutcome {
+        has_records: data.bytes > 0,
+        high_watermark: Offset(data.high_watermark),
+        log_start_offset: Offset(data.log_start),
+        is_error: data.error.is_error(),
+        has_diverging_epoch: data.diverging.is_some(),
+        has_preferred_replica: false,
+        included: false,
+    }
+}
+
+fn encoded(partition: PartitionIndex, data: &PartitionData, read_committed: bool) -> FetchPartitionData<'static> {
+    FetchPartitionData {
+        partition_index: partition.0,
+        error_code: data.error,
+        high_watermark: data.high_watermark,
+        last_stable_offset: data.last_stable,
+        log_start_offset: data.log_start,
+        // Null unless asked for and known, as Kafka.
+        aborted_transactions: (read_committed && !data.error.is_error()).then(Vec::new),
+        records: if data.bytes == 0 { Records::Inline(&[]) } else { Records::External { len: data.bytes } },
+        diverging_epoch: data.diverging.map_or_else(FetchEpochEndOffset::default, |(epoch, end)| {
+            FetchEpochEndOffset { epoch: epoch.0, end_offset: end.0 }
+        }),
+        ..FetchPartitionData::default()
+    }
+}
+
+/// Puts the payloads into the holes of the encoded head: nothing is copied.
+fn interleave(
+    encoded: corelog_net::wire::Encoded,
+    mut payloads: impl Iterator<Item = Vec<Item<Payload>>>,
+) -> ClientReply {
+    let pieces: Vec<Piece> = encoded.pieces().collect();
+    let head = encoded.head.freeze();
+    let mut items = pieces.into_iter().flat_map(|piece| match piece {
+        Piece::Head(range) => vec![Item::Bytes(head.slice(range))],
+        Piece::Payload { .. } => payloads.next().unwrap_or_default(),
+    });
+    let first = match items.next() {
+        Some(Item::Bytes(bytes)) => bytes,
+        Some(Item::Shared(_)) | None => unreachable!("a frame begins with its length"),
+    };
+    ClientReply { head: first, rest: items.collect() }
+}
+
+fn session_code(error: SessionError) -> ErrorCode {
+    match error {
+        SessionError::NotFound { .. } => ErrorCode::FetchSessionIdNotFound,
+        SessionError::WrongEpoch { .. } => ErrorCode::InvalidFetchSessionEpoch,
+        SessionError::TopicNaming { .. } => ErrorCode::FetchSessionTopicIdError,
+    }
+}
+
+/// The answer to a request whose session can't serve it: an error, no session, no partition.
+fn refuse(context: &RequestContext, error_code: ErrorCode) -> FetchDone {
+    let response = FetchResponse { error_code, session_id: SESSION_ID_NONE, ..FetchResponse::default() };
+    let encoded = response.encode_frame(BytesMut::new(), context.version, context.correlation_id)?;
+    Ok(encoded.head.freeze().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(bytes: usize) -> PartitionData {
+        PartitionData {
+            bytes,
+            records: vec![Item::Bytes(Bytes::from(vec![0; bytes]))],
+            ..PartitionData::failed(ErrorCode::None)
+        }
+    }
+
+    #[test]
+    fn the_first_records_come_whole_and_the_rest_only_within_the_limit() {
+        let mut results = [data(0), data(500), data(40), data(70), data(50)];
+        trim(&mut results, 600);
+        assert_eq!(results.map(|data| data.bytes), [0, 500, 40, 0, 0]);
+
+        let mut results = [data(500), data(1)];
+        trim(&mut results, 100);
+        assert_eq!(results.map(|data| data.bytes), [500, 0]);
+    }
+}

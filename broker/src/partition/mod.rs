@@ -1,0 +1,216 @@
+//! One partition, as its leader sees it.
+//!
+//! Holds: the log, the high watermark, the produces that wait for it, and the batches that wait to be checked. Never
+//! touches: connections, the wire, other partitions.
+//!
+//! Offsets of a partition, left to right:
+//!
+//! ```text
+//!   log_start ........ last_stable <= high_watermark <= durable_end <= log_end
+//!       │                                  │                │             └ stamped, in the tail
+//!       └ DeleteRecords moves it           │                └ on stable storage: moved by a commit
+//!                                          └ what consumers see; on one node: the durable end
+//! ```
+
+pub mod call;
+pub mod payload;
+pub mod produce;
+pub mod read;
+pub mod rules;
+pub mod waiters;
+pub mod watch;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use corelog_net::wire::ErrorCode;
+use corelog_reactor::Notify;
+use corelog_storage::batch::validate::ValidationRules;
+use corelog_storage::ids::{LeaderEpoch, Offset};
+use corelog_storage::log::{CommitError, Log};
+use tracing::{error, warn};
+
+use self::call::PartitionKey;
+use self::produce::{Backlogged, ProduceOutcome, Ticket};
+use self::waiters::ProduceWaiters;
+use crate::config::TopicConfig;
+use crate::controller::PartitionImage;
+use crate::shard::Shard;
+
+/// A partition that this shard owns and leads.
+pub struct Partition {
+    key: PartitionKey,
+    topic: Arc<str>,
+    log: Log,
+    config: RefCell<Arc<TopicConfig>>,
+    rules: RefCell<Rc<ValidationRules>>,
+    leader_epoch: Cell<LeaderEpoch>,
+    high_watermark: Cell<Offset>,
+    waiters: RefCell<ProduceWaiters<WaitingProduce>>,
+    /// Batches that arrived while an earlier one was being checked slowly or found no room; in order.
+    backlog: RefCell<VecDeque<Backlogged>>,
+    /// The backlog's task waits here when the tail is full.
+    room: Notify,
+    committing: Cell<bool>,
+    replicas: Cell<usize>,
+    in_sync: Cell<usize>,
+}
+
+/// An appended produce that waits to be acknowledged.
+#[derive(Debug)]
+struct WaitingProduce {
+    ticket: Ticket,
+    outcome: ProduceOutcome,
+}
+
+impl Partition {
+    /// A partition on its recovered log. What recovery found is durable, so consumers may see all of it.
+    pub fn new(
+        key: PartitionKey,
+        topic: Arc<str>,
+        log: Log,
+        config: Arc<TopicConfig>,
+        state: &PartitionImage,
+    ) -> Rc<Partition> {
+        let high_watermark = Cell::new(log.durable_end());
+        Rc::new(Partition {
+            key,
+            topic,
+            log,
+            rules: RefCell::new(Rc::new(rules::validation_rules(&config))),
+            config: RefCell::new(config),
+            leader_epoch: Cell::new(state.leader_epoch),
+            high_watermark,
+            waiters: RefCell::default(),
+            backlog: RefCell::default(),
+            room: Notify::new(),
+            committing: Cell::new(false),
+            replicas: Cell::new(state.replicas.len()),
+            in_sync: Cell::new(state.isr.len()),
+        })
+    }
+
+    /// Which partition this is.
+    pub fn key(&self) -> PartitionKey {
+        self.key
+    }
+
+    /// The topic's name.
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    /// Its log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The topic's configuration in force.
+    pub fn config(&self) -> Arc<TopicConfig> {
+        Arc::clone(&self.config.borrow())
+    }
+
+    /// Takes over a changed configuration.
+    pub fn set_config(&self, config: Arc<TopicConfig>) {
+        self.log.set_config(rules::log_config(&config));
+        *self.rules.borrow_mut() = Rc::new(rules::validation_rules(&config));
+        *self.config.borrow_mut() = config;
+    }
+
+    /// The epoch this broker leads in.
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch.get()
+    }
+
+    /// Takes over what the controller decided about this partition.
+    pub fn set_state(&self, state: &PartitionImage) {
+        let (before, epoch) = (self.leader_epoch.get(), state.leader_epoch);
+        assert!(epoch >= before, "leader epoch went from {before} back to {epoch}");
+        self.leader_epoch.set(epoch);
+        self.replicas.set(state.replicas.len());
+        self.in_sync.set(state.isr.len());
+    }
+
+    /// Whether `acks=all` can be honoured: `min.insync.replicas`, capped by the replicas there are, as Kafka 4.x does.
+    fn has_enough_replicas(&self) -> bool {
+        self.in_sync.get() >= self.config.borrow().effective_min_insync_replicas(self.replicas.get())
+    }
+
+    /// Consumers see records below this.
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark.get()
+    }
+
+    /// Consumers of committed data see records below this. Until there are transactions: the high watermark.
+    pub fn last_stable(&self) -> Offset {
+        self.high_watermark.get()
+    }
+
+    /// Checks the epoch a client believes in, KIP-320.
+    ///
+    /// # Errors
+    /// `FENCED_LEADER_EPOCH` for an older one, `UNKNOWN_LEADER_EPOCH` for a newer one.
+    pub fn check_leader_epoch(&self, theirs: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+        match theirs {
+            Some(epoch) if epoch < self.leader_epoch.get() => Err(ErrorCode::FencedLeaderEpoch),
+            Some(epoch) if epoch > self.leader_epoch.get() => Err(ErrorCode::UnknownLeaderEpoch),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Marks a commit as due. Returns false if one is due or in flight already.
+    pub fn begin_commit(&self) -> bool {
+        !self.committing.replace(true)
+    }
+
+    /// No commit is in flight or due any more.
+    pub fn end_commit(&self) {
+        self.committing.set(false);
+    }
+
+    /// A commit has ended: the acknowledged end moves, those who waited for it are answered.
+    pub fn committed(self: &Rc<Self>, shard: &Rc<Shard>, result: Result<(), CommitError>) {
+        match result {
+            Ok(()) => self.advance(shard, self.log.durable_end()),
+            Err(reason) => {
+                error!(topic = %self.topic, partition = self.key.partition.0, %reason, "partition refuses writes");
+                self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
+            }
+        }
+        self.resume_backlog(shard);
+    }
+
+    fn advance(self: &Rc<Self>, shard: &Rc<Shard>, durable_end: Offset) {
+        let before = self.high_watermark.get();
+        assert!(durable_end >= before, "durable end went from {before} back to {durable_end}");
+        assert!(
+            durable_end <= self.log.log_end(),
+            "durable end {durable_end} passed log end {}",
+            self.log.log_end()
+        );
+        self.high_watermark.set(durable_end);
+        loop {
+            // Popped one at a time: answering may run code that produces to this partition again.
+            let Some(waiting) = self.waiters.borrow_mut().pop(durable_end) else { break };
+            produce::settle(shard, waiting.ticket, waiting.outcome);
+        }
+        if durable_end > before {
+            shard.partition_moved(self.key);
+        }
+    }
+
+    /// Nothing that waits can be acknowledged any more: the log is fenced or going away.
+    pub fn refuse_waiting(&self, shard: &Rc<Shard>, code: ErrorCode) {
+        let mut refused = 0;
+        loop {
+            let Some(waiting) = self.waiters.borrow_mut().pop_any() else { break };
+            produce::settle(shard, waiting.ticket, ProduceOutcome::failed(code));
+            refused += 1;
+        }
+        if refused > 0 {
+            warn!(topic = %self.topic, partition = self.key.partition.0, refused, "produces not acknowledged");
+        }
+    }
+}

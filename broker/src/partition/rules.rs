@@ -1,0 +1,59 @@
+//! A topic's configuration, as the checks and the log want it.
+//!
+//! Holds: the translation from the topic's properties. Never touches: batches, files.
+
+use corelog_storage::batch::TargetCodec;
+use corelog_storage::batch::validate::{DECOMPRESSED_BYTES_MAX_DEFAULT, ValidationRules};
+use corelog_storage::batch::{AppendOrigin, TimestampType as BatchTimestampType};
+use corelog_storage::log::{Durability as LogDurability, LogConfig};
+
+use crate::config::{Durability, TimestampType, TopicCompression, TopicConfig};
+
+/// What a client's batch must keep to.
+pub fn validation_rules(config: &TopicConfig) -> ValidationRules {
+    ValidationRules {
+        origin: AppendOrigin::Client,
+        batch_bytes_max: config.message_bytes_max as usize,
+        segment_bytes_max: config.segment_bytes as usize,
+        timestamp_type: timestamp_type(config),
+        timestamp_before_max_ms: i64::try_from(config.timestamp_before_ms_max).unwrap_or(i64::MAX),
+        timestamp_after_max_ms: i64::try_from(config.timestamp_after_ms_max).unwrap_or(i64::MAX),
+        is_compacted: config.cleanup_policy.compact,
+        compression: target_codec(config.compression),
+        decompressed_bytes_max: DECOMPRESSED_BYTES_MAX_DEFAULT,
+    }
+}
+
+/// What the log is told.
+pub fn log_config(config: &TopicConfig) -> LogConfig {
+    LogConfig {
+        segment_bytes_max: config.segment_bytes,
+        segment_ms_max: i64::try_from(config.segment_ms_effective()).unwrap_or(i64::MAX),
+        index_interval_bytes: config.index_interval_bytes,
+        message_bytes_max: config.message_bytes_max,
+        timestamp_type: timestamp_type(config),
+        durability: match config.durability {
+            Durability::Durable => LogDurability::Disk,
+            Durability::Memory => LogDurability::Memory,
+        },
+    }
+}
+
+fn timestamp_type(config: &TopicConfig) -> BatchTimestampType {
+    match config.timestamp_type {
+        TimestampType::CreateTime => BatchTimestampType::CreateTime,
+        TimestampType::LogAppendTime => BatchTimestampType::LogAppendTime,
+    }
+}
+
+/// `None` keeps what the producer chose.
+fn target_codec(compression: TopicCompression) -> Option<TargetCodec> {
+    Some(match compression {
+        TopicCompression::Producer => return None,
+        TopicCompression::Uncompressed => TargetCodec::None,
+        TopicCompression::Gzip { level } => TargetCodec::Gzip { level },
+        TopicCompression::Snappy => TargetCodec::Snappy,
+        TopicCompression::Lz4 { .. } => TargetCodec::Lz4,
+        TopicCompression::Zstd { level } => TargetCodec::Zstd { level },
+    })
+}

@@ -1,0 +1,89 @@
+//! Accepts connections and places each on a shard.
+//!
+//! Holds: the accept loop of a listener (on shard 0) and how many connections each shard has. Never touches: requests.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use corelog_reactor::{Listener, RawConn, ShardId};
+use tracing::{info, warn};
+
+use super::mail::Mail;
+use super::{Shard, connection};
+
+/// Pause after a failed accept (file handles used up, say), so that the loop doesn't spin.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Connections per shard. Written by the accepting shard and by the shard that loses a connection; read to place the next.
+#[derive(Debug)]
+pub struct Loads(Vec<AtomicUsize>);
+
+impl Loads {
+    /// No connections yet.
+    pub fn new(shards: usize) -> Loads {
+        Loads((0..shards).map(|_| AtomicUsize::new(0)).collect())
+    }
+
+    /// Picks the shard with the fewest connections and counts one more there.
+    pub fn place(&self) -> ShardId {
+        let loads = self.0.iter().map(|load| load.load(Ordering::Relaxed));
+        let least = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(shard, _)| shard);
+        self.0[least].fetch_add(1, Ordering::Relaxed);
+        ShardId(least as u16)
+    }
+
+    /// A connection of `shard` is gone.
+    pub fn left(&self, shard: ShardId) {
+        self.0[usize::from(shard.0)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections of all shards.
+    pub fn total(&self) -> usize {
+        self.0.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Accepts until the broker stops.
+pub async fn run(shard: Rc<Shard>, listener: Listener, number: usize) {
+    loop {
+        match listener.accept().await {
+            Ok((raw, peer)) => place(&shard, raw, peer, number),
+            Err(error) => {
+                shard.counters().accepts_failed.increment();
+                warn!(%error, "accept failed: raise the open-file limit (ulimit -n) if it says too many open files");
+                shard.reactor().sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+fn place(shard: &Rc<Shard>, raw: RawConn, peer: SocketAddr, listener: usize) {
+    let limit = shard.config().connections_max;
+    if shard.server().loads.total() >= limit {
+        shard.counters().connections_refused.increment();
+        info!(%peer, limit, "connection refused: max.connections reached");
+        return;
+    }
+    let to = shard.server().loads.place();
+    if to == shard.id() {
+        connection::adopt(shard, raw, peer, listener);
+    } else {
+        shard.send(to, Mail::Connection { raw, peer, listener });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_goes_to_the_shard_with_the_fewest() {
+        let loads = Loads::new(3);
+        assert_eq!([loads.place(), loads.place(), loads.place()], [ShardId(0), ShardId(1), ShardId(2)]);
+        loads.left(ShardId(1));
+        assert_eq!(loads.place(), ShardId(1));
+        assert_eq!(loads.total(), 3);
+    }
+}

@@ -1,0 +1,124 @@
+//! Takes over a metadata image: partitions of this shard are made, opened, changed, deleted.
+//!
+//! Holds: the step from "the controller decided" to "it is so on this core". Never touches: what the controller decides.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use corelog_net::wire::ErrorCode;
+use corelog_storage::ids::PartitionIndex;
+use corelog_storage::log::{Log, LogName};
+use tracing::{error, warn};
+
+use super::Shard;
+use super::together::together;
+use crate::config::BrokerConfig;
+use crate::controller::{ConfigResource, MetadataImage, TopicImage};
+use crate::partition::Partition;
+use crate::partition::call::PartitionKey;
+use crate::partition::rules::log_config;
+
+/// Logs opened, made or deleted at once on one shard.
+const LOGS_AT_ONCE: usize = 16;
+
+/// Brings this shard to `image`, then puts the image in force. Returns when every partition is as it says, so that a
+/// client that was told "created" finds it on any connection.
+pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
+    let before = shard.image();
+    // Deletions first: a topic made anew has its predecessor's folder names.
+    let gone: Vec<PartitionKey> = shard
+        .partitions
+        .borrow()
+        .keys()
+        .filter(|key| image.topic(key.topic_id).is_none_or(|topic| topic.partition(key.partition).is_none()))
+        .copied()
+        .collect();
+    together(LOGS_AT_ONCE, gone.into_iter().map(|key| delete(shard, key))).await;
+
+    let config = in_force(shard, &image);
+    let same_broker = Arc::ptr_eq(&config, &shard.config());
+    *shard.config.borrow_mut() = config;
+    let mut wanted = Vec::new();
+    for topic in image.topics() {
+        let unchanged = before.topic(topic.id).is_some_and(|old| Arc::ptr_eq(old, topic));
+        let resource = ConfigResource::topic(&topic.name);
+        let same_config = before.config(&resource) == image.config(&resource);
+        if !unchanged || !same_config || !same_broker {
+            wanted.push(Arc::clone(topic));
+        }
+    }
+    let work = wanted.iter().flat_map(|topic| {
+        let image = &image;
+        (0..topic.partitions.len() as i32).map(PartitionIndex).filter_map(move |partition| {
+            let key = PartitionKey { topic_id: topic.id, partition };
+            (shard.server().owner(image, key) == shard.id()).then(|| bring(shard, image, topic, key))
+        })
+    });
+    together(LOGS_AT_ONCE, work).await;
+    *shard.image.borrow_mut() = image;
+}
+
+/// The broker's configuration under `image`: the same `Arc` as before if nothing of it was changed while it runs.
+fn in_force(shard: &Shard, image: &MetadataImage) -> Arc<BrokerConfig> {
+    let (cluster, ours) = (ConfigResource::cluster_default(), ConfigResource::broker(shard.config().node_id));
+    let before = shard.image();
+    let same = [&cluster, &ours].iter().all(|of| before.config(of) == image.config(of));
+    if same {
+        return shard.config();
+    }
+    match shard.server().config.with_stored_dynamic(&image.config(&cluster), &image.config(&ours)) {
+        Ok(config) => Arc::new(config),
+        Err(error) => {
+            warn!(%error, "the stored dynamic configuration is ignored");
+            shard.config()
+        }
+    }
+}
+
+/// Makes one partition as the image says.
+async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key: PartitionKey) {
+    let Some(state) = topic.partition(key.partition) else { return };
+    let config = Arc::new(shard.config().topic_config(&topic.name, &image.config(&ConfigResource::topic(&topic.name))));
+    let log_config = log_config(&config);
+    if let Some(partition) = shard.partition(key) {
+        partition.set_config(config);
+        if state.leader_epoch > partition.leader_epoch() {
+            begin_reign(shard, &partition, topic, key).await;
+        }
+        partition.set_state(state);
+        return;
+    }
+    // A folder that is not there is made: the topic is new, or the broker stopped between deciding and making it.
+    let name = LogName { topic: topic.name.to_string(), partition: key.partition, topic_id: key.topic_id };
+    match Log::open_or_create(shard.storage(), name, log_config).await {
+        Ok(log) => {
+            let partition = Partition::new(key, Arc::clone(&topic.name), log, config, state);
+            begin_reign(shard, &partition, topic, key).await;
+            shard.offline.borrow_mut().remove(&key);
+            shard.partitions.borrow_mut().insert(key, partition);
+        }
+        Err(reason) => {
+            error!(topic = %topic.name, partition = key.partition.0, %reason, "partition is offline");
+            shard.offline.borrow_mut().insert(key);
+        }
+    }
+}
+
+/// The leader epoch is on disk before the partition serves in it.
+async fn begin_reign(shard: &Rc<Shard>, partition: &Rc<Partition>, topic: &TopicImage, key: PartitionKey) {
+    let Some(state) = topic.partition(key.partition) else { return };
+    let log = partition.log();
+    if let Err(reason) = log.new_epoch(state.leader_epoch, log.log_end()).await {
+        // The log fences itself where it must: produces are refused with the reason.
+        warn!(shard = shard.id().0, topic = %topic.name, partition = key.partition.0, %reason, "leader epoch not recorded");
+    }
+}
+
+async fn delete(shard: &Rc<Shard>, key: PartitionKey) {
+    let Some(partition) = shard.partitions.borrow_mut().remove(&key) else { return };
+    partition.refuse_waiting(shard, ErrorCode::UnknownTopicOrPartition);
+    shard.partition_moved(key);
+    if let Err(reason) = partition.log().delete().await {
+        warn!(topic = %partition.topic(), partition = key.partition.0, %reason, "deleting the log failed; the next start removes it");
+    }
+}

@@ -1,0 +1,259 @@
+//! The controller's runner, on shard 0: takes requests, makes their records durable, tells every shard, answers.
+//!
+//! Holds: the queue of requests, the metadata log, this shard's block of producer ids. Never touches: what is decided
+//! (`controller/`, a pure state machine).
+//!
+//! ```text
+//!   request ──> handle ──> records ──> metadata log (durable) ──> image ──> every shard applies ──> response
+//!                             │ can't be written
+//!                             └──> the state is what the log says again; the client gets KAFKA_STORAGE_ERROR
+//! ```
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use corelog_net::wire::ErrorCode;
+use corelog_reactor::{Listener, Notify, ShardId};
+use corelog_storage::ids::ProducerId;
+use tracing::{error, info, warn};
+
+use super::ask::AskFuture;
+use super::mail::{Answer, Ask, AskId};
+use super::{Shard, accept};
+use crate::controller::codec::encode;
+use crate::controller::features::FEATURES;
+use crate::controller::log::{Entry, FileLog, HardState, LogWriteError, MetadataLog as _, SnapshotMeta, recover};
+use crate::controller::request::{AllocateProducerIds, RegisterBroker};
+use crate::controller::snapshot::encode_image;
+use crate::controller::{Controller, Endpoint, MetadataImage, Record, Request, Response};
+use crate::start::StartError;
+
+/// Where the controller runs.
+pub const CONTROLLER_SHARD: ShardId = ShardId(0);
+/// Requests that may wait for the controller; more are refused for the client to retry.
+const REQUESTS_MAX: usize = 4096;
+
+/// Requests that wait for the controller.
+#[derive(Default)]
+pub struct Queue {
+    requests: RefCell<VecDeque<(ShardId, AskId, Request)>>,
+    arrived: Notify,
+}
+
+/// Producer ids of this shard that were never given out.
+#[derive(Default)]
+pub struct ProducerIds {
+    blocks: VecDeque<Range<i64>>,
+}
+
+/// Takes in a request for the controller.
+pub fn enqueue(shard: &Rc<Shard>, from: ShardId, ask: AskId, request: Request) {
+    let queue = &shard.controlling;
+    if queue.requests.borrow().len() >= REQUESTS_MAX {
+        shard.deliver_answer(from, ask, Answer::Controller(Box::new(Err(ErrorCode::NotController))));
+        return;
+    }
+    queue.requests.borrow_mut().push_back((from, ask, request));
+    queue.arrived.notify();
+}
+
+/// A producer id that was never given out, KIP-98: from a block that was recorded before it is used.
+///
+/// # Errors
+/// `COORDINATOR_LOAD_IN_PROGRESS` (retriable) when no block could be had, as Kafka.
+pub async fn next_producer_id(shard: &Rc<Shard>) -> Result<ProducerId, ErrorCode> {
+    loop {
+        if let Some(id) = shard.producer_ids.borrow_mut().take() {
+            return Ok(ProducerId(id));
+        }
+        let request = AllocateProducerIds {
+            broker_id: shard.config().node_id,
+            broker_epoch: shard.image().brokers().get(&shard.config().node_id).map_or(-1, |broker| broker.epoch),
+        };
+        match shard.controller(Request::AllocateProducerIds(request)).await {
+            Ok(Response::AllocateProducerIds(Ok(block))) => {
+                let range = block.first..block.first + i64::from(block.len);
+                shard.producer_ids.borrow_mut().blocks.push_back(range);
+            }
+            _ => return Err(ErrorCode::CoordinatorLoadInProgress),
+        }
+    }
+}
+
+impl ProducerIds {
+    fn take(&mut self) -> Option<i64> {
+        loop {
+            let block = self.blocks.front_mut()?;
+            if let Some(id) = block.next() {
+                return Some(id);
+            }
+            self.blocks.pop_front();
+        }
+    }
+}
+
+/// Brings the controller up: its log, this broker's registration with new leader epochs, every shard's partitions, the
+/// listeners. Returns the addresses it listens on.
+///
+/// # Errors
+/// [`StartError`]: nothing is served then.
+pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result<Vec<SocketAddr>, StartError> {
+    let mut runner = Runner::open(shard, data, cluster_id).await?;
+    // Bound before registering, so that the registration names the real port; accepting comes last.
+    let listeners = listen(shard)?;
+    let request = Request::RegisterBroker(RegisterBroker {
+        broker_id: shard.config().node_id,
+        endpoints: endpoints(shard, &listeners),
+        rack: shard.config().rack.clone(),
+    });
+    match runner.decide(shard, &request).await {
+        Ok(Response::RegisterBroker(Ok(_))) => {}
+        Ok(other) => return Err(StartError::Metadata(format!("this broker's registration was refused: {other:?}"))),
+        Err(code) => return Err(StartError::Metadata(format!("this broker's registration failed: {}", code.name()))),
+    }
+    let addresses = listeners.iter().map(Listener::local_addr).collect();
+    for (number, listener) in listeners.into_iter().enumerate() {
+        shard.spawn(accept::run(Rc::clone(shard), listener, number));
+    }
+    let on = Rc::clone(shard);
+    shard.spawn(async move { runner.run(&on).await });
+    Ok(addresses)
+}
+
+fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
+    let config = shard.config();
+    let mut listeners = Vec::new();
+    for listener in &config.listeners {
+        let host = listener.bind_host.as_deref().unwrap_or("0.0.0.0");
+        let address = format!("{host}:{}", listener.bind_port);
+        let failed = |error| StartError::Listen { address: address.clone(), error };
+        // Names are resolved here, once, before anything is served: this may block.
+        let resolved = (host, listener.bind_port).to_socket_addrs().map_err(failed)?.next();
+        let resolved = resolved.ok_or_else(|| failed(io::Error::other("the name has no address")))?;
+        listeners.push(shard.reactor().listen(resolved, config.listen_backlog).map_err(failed)?);
+    }
+    Ok(listeners)
+}
+
+/// What clients are told to connect to. Port 0 in the configuration means the port that was really bound.
+fn endpoints(shard: &Shard, listeners: &[Listener]) -> Vec<Endpoint> {
+    let config = shard.config();
+    let open = config.listeners.iter().zip(listeners);
+    open.filter(|(listener, _)| listener.is_advertised)
+        .map(|(listener, bound)| Endpoint {
+            listener: listener.name.clone(),
+            host: listener.advertised_host.clone(),
+            port: if listener.advertised_port == 0 { bound.local_addr().port() } else { listener.advertised_port },
+            security_protocol: listener.protocol.id(),
+        })
+        .collect()
+}
+
+/// The controller and its log.
+struct Runner {
+    controller: Controller,
+    log: FileLog,
+    /// The term of this start: a quorum of one elects itself.
+    term: u64,
+}
+
+impl Runner {
+    async fn open(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result<Runner, StartError> {
+        let failed = |error: &dyn std::fmt::Display| StartError::Metadata(error.to_string());
+        let opened = FileLog::open(shard.reactor(), data).await.map_err(|error| failed(&error))?;
+        let mut log = opened.log;
+        if opened.torn_bytes > 0 {
+            info!(bytes = opened.torn_bytes, "the metadata log's torn end was cut: it was never acknowledged");
+        }
+        let before = log.hard_state();
+        let term = before.term + 1;
+        let state = HardState { term, voted_for: shard.config().node_id, commit: before.commit };
+        log.save_hard_state(state).await.map_err(|error| failed(&error))?;
+        let controller = recovered(shard, &log).await.map_err(|error| failed(&error))?;
+        let mut runner = Runner { controller, log, term };
+        if runner.log.last_index() == 0 {
+            let mut records = runner.controller.bootstrap(&mut || shard.reactor().random_u64());
+            for record in &mut records {
+                if let Record::Cluster { cluster_id: id } = record {
+                    id.clone_from(&cluster_id);
+                }
+            }
+            runner.append(&records).await.map_err(|error| failed(&error))?;
+            for record in &records {
+                runner.controller.replay(record).map_err(|error| failed(&error))?;
+            }
+        }
+        Ok(runner)
+    }
+
+    /// Answers requests until the shard ends, one at a time: each sees what the one before it changed.
+    async fn run(mut self, shard: &Rc<Shard>) {
+        loop {
+            let Some((from, ask, request)) = shard.controlling.requests.borrow_mut().pop_front() else {
+                shard.controlling.arrived.notified().await;
+                continue;
+            };
+            let response = self.decide(shard, &request).await;
+            shard.deliver_answer(from, ask, Answer::Controller(Box::new(response)));
+            self.snapshot_if_due(shard).await;
+        }
+    }
+
+    /// Decides one request: when this returns, the decision is durable and in force on every shard, or nothing changed.
+    async fn decide(&mut self, shard: &Rc<Shard>, request: &Request) -> Result<Response, ErrorCode> {
+        let now = shard.reactor().unix_ms();
+        let outcome = self.controller.handle(request, now, &mut || shard.reactor().random_u64());
+        if outcome.records.is_empty() {
+            return Ok(outcome.response);
+        }
+        if let Err(reason) = self.append(&outcome.records).await {
+            error!(%reason, "a metadata change was refused");
+            // The state is ahead of its log: go back to what the log says.
+            match recovered(shard, &self.log).await {
+                Ok(controller) => self.controller = controller,
+                Err(error) => error!(%error, "the controller could not be read back; it refuses changes until a restart"),
+            }
+            return Err(ErrorCode::KafkaStorageError);
+        }
+        publish(shard, MetadataImage::clone(&self.controller.image())).await;
+        Ok(outcome.response)
+    }
+
+    async fn append(&mut self, records: &[Record]) -> Result<(), LogWriteError> {
+        let entry = Entry { index: self.log.last_index() + 1, term: self.term, bytes: encode(records) };
+        self.log.append(vec![entry]).await
+    }
+
+    async fn snapshot_if_due(&mut self, shard: &Shard) {
+        if self.log.bytes_since_snapshot() < shard.config().metadata_snapshot_bytes {
+            return;
+        }
+        let meta = SnapshotMeta { index: self.log.last_index(), term: self.term };
+        if let Err(reason) = self.log.save_snapshot(meta, encode_image(&self.controller.image())).await {
+            warn!(%reason, "no metadata snapshot this time");
+        }
+    }
+}
+
+async fn recovered(shard: &Shard, log: &FileLog) -> Result<Controller, String> {
+    let snapshot = log.read_snapshot().await.map_err(|error| error.to_string())?;
+    recover(Arc::clone(&shard.server().config), FEATURES, snapshot.as_deref(), log.entries())
+        .map_err(|error| error.to_string())
+}
+
+/// Puts an image in force on every shard, and returns when it is.
+async fn publish(shard: &Rc<Shard>, image: MetadataImage) {
+    let image = Arc::new(image.with_controller(Some(shard.config().node_id)));
+    let asked: Vec<AskFuture> = (0..shard.shards())
+        .map(|number| AskFuture::send(shard, ShardId(number as u16), Ask::Apply(Arc::clone(&image))))
+        .collect();
+    for applied in asked {
+        applied.await;
+    }
+}

@@ -1,0 +1,99 @@
+//! What shards say to each other.
+//!
+//! Holds: the closed set of messages between cores. Never touches: how they travel (the reactor's mailboxes) or what
+//! they do to a partition.
+//!
+//! Every exchange is one [`Mail::Ask`] and one [`Mail::Answer`] with the same [`AskId`]; messages of one pair of shards
+//! arrive in the order they were sent, which is what keeps a connection's produces to one partition in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use corelog_net::wire::ErrorCode;
+use corelog_reactor::RawConn;
+
+use crate::api::fetch::{FetchAsk, FetchDone};
+use crate::controller::{self, MetadataImage};
+use crate::partition::call::{PartitionAnswer, PartitionCall, PartitionKey};
+use crate::partition::produce::{ProduceEntry, ProduceOutcome};
+use crate::partition::read::{PartitionData, PartitionRead};
+use crate::partition::watch::WatchEntry;
+
+/// Correlates an answer with its ask, on the shard that asked. The generation tells a slot's later tenant from its earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AskId {
+    /// Slot in the asking shard's table.
+    pub index: u32,
+    /// Which use of the slot this is.
+    pub generation: u32,
+}
+
+/// A message from one shard to another.
+pub enum Mail {
+    /// A connection accepted elsewhere: it lives here from now on.
+    Connection {
+        /// The accepted socket.
+        raw: RawConn,
+        /// The client's address.
+        peer: SocketAddr,
+        /// Index into the broker's listeners.
+        listener: usize,
+    },
+    /// Do something and answer.
+    Ask {
+        /// Whom to answer.
+        id: AskId,
+        /// What is asked.
+        ask: Ask,
+    },
+    /// The answer to an ask of this shard.
+    Answer {
+        /// The ask it belongs to.
+        id: AskId,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Nobody waits for this ask any more (only [`Ask::Watch`] is worth cancelling).
+    Cancel {
+        /// The ask, as the sender of this mail knows it.
+        id: AskId,
+    },
+}
+
+/// What one shard can ask of another (or of itself, by the same path).
+pub enum Ask {
+    /// Append batches; answered when all that must be durable is durable.
+    Produce(Vec<ProduceEntry>),
+    /// Read from partitions, now.
+    Read(Vec<PartitionRead>),
+    /// Tell when any of these partitions has something to read.
+    Watch(Vec<WatchEntry>),
+    /// Small control-plane calls on partitions.
+    Call(Vec<(PartitionKey, PartitionCall)>),
+    /// A request to the controller (shard 0 only).
+    Controller(Box<controller::Request>),
+    /// Run a fetch whose session lives on that shard.
+    Fetch(Box<FetchAsk>),
+    /// Take over a new metadata image.
+    Apply(Arc<MetadataImage>),
+}
+
+/// Answers, one kind for each [`Ask`].
+pub enum Answer {
+    /// One outcome an entry, in the entries' order.
+    Produce(Vec<ProduceOutcome>),
+    /// One result a read, in order.
+    Read(Vec<PartitionData>),
+    /// A watched partition moved, or its deadline passed.
+    Watch,
+    /// One answer a call, in order.
+    Call(Vec<PartitionAnswer>),
+    /// The controller's answer.
+    Controller(Box<Result<controller::Response, ErrorCode>>),
+    /// The encoded reply.
+    Fetch(Box<FetchDone>),
+    /// The image is in force here.
+    Apply,
+    /// The shard asked is stopping.
+    Stopping,
+}
