@@ -216,8 +216,8 @@ fn a_field_that_reaches_past_its_record_is_refused() {
     let mismatch = |body_bytes| Err(MalformedRecords::LengthMismatch { index: 0, body_bytes });
     assert_eq!(both(&raw_record(&[20, 1, 0]), 1), mismatch(6));
     assert_eq!(both(&raw_record(&[1, 20, 0]), 1), mismatch(6));
-    assert_eq!(both(&raw_record(&[1, 1]), 1).is_err(), true);
-    assert_eq!(both(&[0], 1).is_err(), true, "not even attributes");
+    assert!(both(&raw_record(&[1, 1]), 1).is_err());
+    assert!(both(&[0], 1).is_err(), "not even attributes");
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub(super) enum State {
     #[default]
     Start,
     Member,
+    Trailer,
     End,
 }
 
@@ -55,6 +56,11 @@ impl State {
                 *self = Self::Member;
             }
             Self::Member => {}
+            // Checked once the output has been looked at, as in Kafka, where a fault in the records comes first.
+            Self::Trailer => {
+                *self = check_trailer(input, position, &inflater.crc)?;
+                return Ok(Piece::Nothing);
+            }
         }
         let out = window(&mut scratch.window, bytes_max);
         let (in_before, out_before) = (inflater.raw.total_in(), inflater.raw.total_out());
@@ -67,19 +73,29 @@ impl State {
         *position += consumed;
         inflater.crc.update(out.get(..produced).unwrap_or_default());
         if status == Status::StreamEnd {
-            let crc: [u8; 4] = take(input, position).ok_or_else(|| corrupt("it ends within the trailer"))?;
-            let length: [u8; 4] = take(input, position).ok_or_else(|| corrupt("it ends within the trailer"))?;
-            if u32::from_le_bytes(crc) != inflater.crc.sum() {
-                return Err(corrupt("wrong CRC"));
-            }
-            if u32::from_le_bytes(length) != inflater.crc.amount() {
-                return Err(corrupt("wrong length"));
-            }
-            *self = if *position == input.len() { Self::End } else { Self::Start };
+            *self = Self::Trailer;
         } else if consumed == 0 && produced == 0 {
             return Err(corrupt("it ends within a member"));
         }
         Ok(if produced == 0 { Piece::Nothing } else { Piece::Window(produced) })
+    }
+}
+
+/// Compares a member's CRC and length with those of its output; returns what comes next.
+fn check_trailer(input: &[u8], position: &mut usize, crc: &Crc) -> Result<State, DecompressError> {
+    let cut = || corrupt("it ends within the trailer");
+    let stored: [u8; 4] = take(input, position).ok_or_else(cut)?;
+    let length: [u8; 4] = take(input, position).ok_or_else(cut)?;
+    if u32::from_le_bytes(stored) != crc.sum() {
+        return Err(corrupt("wrong CRC"));
+    }
+    if u32::from_le_bytes(length) != crc.amount() {
+        return Err(corrupt("wrong length"));
+    }
+    match input.get(*position..).unwrap_or_default() {
+        [] => Ok(State::End),
+        rest if rest.starts_with(&MAGIC) => Ok(State::Start),
+        _ => Err(DecompressError::Trailing { codec: Compression::Gzip }),
     }
 }
 

@@ -57,7 +57,7 @@ impl State {
                 *self = Self::End;
                 Ok(Piece::End)
             }
-            None => Err(corrupt("bytes follow the frame")),
+            None => Err(DecompressError::Trailing { codec: Compression::Lz4 }),
         }
     }
 }

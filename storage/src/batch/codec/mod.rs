@@ -43,6 +43,12 @@ pub enum DecompressError {
         /// What is wrong.
         what: &'static str,
     },
+    /// Bytes follow the end of the stream.
+    #[error("bytes follow the end of the {codec} data")]
+    Trailing {
+        /// The codec.
+        codec: Compression,
+    },
     /// The output would exceed the bound.
     #[error("decompresses to more than {bytes_max} bytes")]
     TooLarge {

@@ -80,8 +80,9 @@ impl State {
                 Ok(Some(Piece::End))
             }
             Self::Chunks => {
-                let length =
-                    i32::from_be_bytes(take(input, position).ok_or_else(|| corrupt("it ends within a chunk length"))?);
+                let length = i32::from_be_bytes(
+                    take(input, position).ok_or(DecompressError::Trailing { codec: Compression::Snappy })?,
+                );
                 if length == XERIAL_MAGIC_AS_LENGTH {
                     *position -= size_of::<i32>();
                     *self = Self::Header;
@@ -155,7 +156,7 @@ impl Block {
             self.elements.start += consumed;
         }
         if out.len() == self.bytes && !self.elements.is_empty() {
-            return Err(corrupt("bytes follow a block"));
+            return Err(DecompressError::Trailing { codec: Compression::Snappy });
         }
         Ok(start..out.len())
     }

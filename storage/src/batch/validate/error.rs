@@ -179,6 +179,7 @@ impl ProduceError {
             | Self::CountMismatch { .. }
             | Self::ControlBatch
             | Self::NegativeSequence { .. }
+            | Self::Decompress(DecompressError::Trailing { .. })
             | Self::Malformed(_) => ProduceErrorKind::InvalidRecord,
             Self::ZstdTooEarly { .. } => ProduceErrorKind::UnsupportedCompressionType,
             Self::BatchTooLarge { .. } | Self::Decompress(DecompressError::TooLarge { .. }) => {

@@ -41,15 +41,17 @@
 //!
 //! - A wrong max timestamp in the header is replaced by the records' maximum.
 //! - With LogAppendTime the type bit and the append time are stamped.
-//! - Offset deltas other than 0, 1, 2 … are renumbered by a rewrite. Kafka does so for compressed batches and stores others as they
-//!   are, with offsets that no consumer can rely on; we renumber both.
+//! - Offset deltas other than 0, 1, 2 … are renumbered by a rewrite. Kafka 4.2 renumbers when it changes the codec, answers
+//!   `UNKNOWN_SERVER_ERROR` to a compressed batch whose codec stays, and stores an uncompressed one as it is, with offsets that
+//!   no consumer can rely on.
 //! - A codec other than the topic's `compression.type` is replaced by a rewrite.
 //!
 //! # Where we are stricter than Kafka
 //!
 //! - 16: Kafka has no bound.
 //! - 17: for a compressed batch that needs no rewrite, Kafka does not compare a record's length with its fields.
-//! - Bytes behind the end of a gzip or lz4 stream, a wrong lz4 content checksum or content size are refused (by 15).
+//! - Bytes behind the end of a gzip or lz4 stream are refused (`INVALID_RECORD`), and a wrong lz4 content checksum or content
+//!   size (by 15): there are consumers that do not get past them.
 //! - Kafka lists every refused record; we list the first 1000.
 
 mod error;
