@@ -24,6 +24,19 @@ pub struct Host {
     pub cores: Vec<usize>,
 }
 
+impl Host {
+    /// What this machine says of itself. Called once, before the configuration is loaded.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = if name.trim().is_empty() { "localhost" } else { name.trim() };
+        Self {
+            name: name.to_owned(),
+            cores: corelog_reactor::available_cores().into_iter().map(|core| core.0).collect(),
+        }
+    }
+}
+
 /// How one of the broker's own topics is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InternalTopic {

@@ -29,6 +29,8 @@ pub mod problem;
 pub mod properties;
 pub mod synonyms;
 mod table;
+#[cfg(test)]
+mod tests;
 pub mod topic;
 pub mod value;
 
