@@ -255,3 +255,170 @@ impl EpochCache {
 fn number<T: FromStr>(text: &str, line: usize) -> Result<T, CheckpointError> {
     text.parse().map_err(|_| CheckpointError::Line { line })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cache(entries: &[(i32, i64)]) -> EpochCache {
+        let mut cache = EpochCache::new();
+        for &(epoch, start) in entries {
+            cache.assign(LeaderEpoch(epoch), Offset(start)).expect("not negative");
+        }
+        cache
+    }
+
+    fn pairs(cache: &EpochCache) -> Vec<(i32, i64)> {
+        cache.entries().iter().map(|entry| (entry.epoch.0, entry.start.0)).collect()
+    }
+
+    fn end_of(cache: &EpochCache, epoch: i32) -> (i32, i64) {
+        let EpochEnd { epoch, end } = cache.end_offset_for(LeaderEpoch(epoch), Offset(100));
+        (epoch.0, end.0)
+    }
+
+    #[test]
+    fn an_epoch_starts_where_it_was_first_seen() {
+        let mut cache = cache(&[(2, 0), (2, 5), (4, 9)]);
+        assert_eq!(pairs(&cache), [(2, 0), (4, 9)]);
+        assert_eq!(cache.assign(LeaderEpoch(4), Offset(12)), Ok(false));
+        assert_eq!(cache.assign(LeaderEpoch(5), Offset(12)), Ok(true));
+    }
+
+    #[test]
+    fn an_epoch_that_wrote_nothing_is_replaced_by_the_next() {
+        assert_eq!(pairs(&cache(&[(1, 0), (2, 7), (3, 7)])), [(1, 0), (3, 7)]);
+    }
+
+    #[test]
+    fn entries_that_contradict_a_new_one_are_dropped() {
+        assert_eq!(pairs(&cache(&[(1, 0), (2, 5), (3, 9), (2, 7)])), [(1, 0), (2, 7)]);
+        assert_eq!(pairs(&cache(&[(1, 0), (2, 5), (3, 9), (4, 3)])), [(1, 0), (4, 3)]);
+        assert_eq!(pairs(&cache(&[(2, 6), (2, 4)])), [(2, 4)]);
+    }
+
+    #[test]
+    fn negative_numbers_are_refused() {
+        let mut cache = EpochCache::new();
+        assert!(cache.assign(LeaderEpoch(-1), Offset(0)).is_err());
+        assert!(cache.assign(LeaderEpoch(0), Offset(-1)).is_err());
+        assert_eq!(cache.latest(), None);
+    }
+
+    #[test]
+    fn an_epoch_ends_where_the_next_known_one_starts_and_the_newest_at_the_log_end() {
+        let cache = cache(&[(2, 10), (4, 20), (7, 30)]);
+        assert_eq!(end_of(&cache, 2), (2, 20));
+        assert_eq!(end_of(&cache, 3), (2, 20), "an unknown one counts as the known one before it");
+        assert_eq!(end_of(&cache, 4), (4, 30));
+        assert_eq!(end_of(&cache, 7), (7, 100));
+    }
+
+    #[test]
+    fn an_epoch_before_the_oldest_ends_where_the_oldest_starts() {
+        assert_eq!(end_of(&cache(&[(2, 10), (4, 20)]), 0), (0, 10));
+    }
+
+    #[test]
+    fn an_epoch_past_the_newest_and_no_epoch_at_all_are_undefined() {
+        assert_eq!(end_of(&cache(&[(2, 10)]), 3), (-1, -1));
+        assert_eq!(end_of(&cache(&[(2, 10)]), -1), (-1, -1));
+        assert_eq!(end_of(&EpochCache::new(), 0), (-1, -1));
+    }
+
+    #[test]
+    fn the_epoch_of_an_offset_is_the_last_that_started_by_then() {
+        let cache = cache(&[(2, 10), (4, 20)]);
+        let epoch = |offset| cache.epoch_for_offset(Offset(offset)).map(|epoch| epoch.0);
+        assert_eq!([epoch(9), epoch(10), epoch(19), epoch(20), epoch(99)], [None, Some(2), Some(2), Some(4), Some(4)]);
+        assert_eq!(cache.previous(LeaderEpoch(4)).map(|entry| entry.epoch.0), Some(2));
+        assert_eq!(cache.previous(LeaderEpoch(2)), None);
+    }
+
+    #[test]
+    fn truncation_from_the_end_forgets_what_starts_there_or_later() {
+        let full = cache(&[(1, 0), (2, 5), (3, 9)]);
+        for (end, left, changed) in
+            [(10, 3, false), (9, 2, true), (6, 2, true), (5, 1, true), (0, 0, true), (-1, 3, false)]
+        {
+            let mut cache = full.clone();
+            assert_eq!(cache.truncate_from_end(Offset(end)), changed, "to {end}");
+            assert_eq!(cache.entries().len(), left, "to {end}");
+        }
+    }
+
+    #[test]
+    fn truncation_from_the_start_lets_the_epoch_of_the_new_start_begin_there() {
+        let full = cache(&[(1, 2), (2, 5), (3, 9)]);
+        let cases: [(i64, &[(i32, i64)], bool); 6] = [
+            (1, &[(1, 2), (2, 5), (3, 9)], false),
+            (2, &[(1, 2), (2, 5), (3, 9)], false),
+            (4, &[(1, 4), (2, 5), (3, 9)], true),
+            (5, &[(2, 5), (3, 9)], true),
+            (8, &[(2, 8), (3, 9)], true),
+            (20, &[(3, 20)], true),
+        ];
+        for (start, left, changed) in cases {
+            let mut cache = full.clone();
+            assert_eq!(cache.truncate_from_start(Offset(start)), changed, "to {start}");
+            assert_eq!(pairs(&cache), left, "to {start}");
+        }
+    }
+
+    #[test]
+    fn the_checkpoint_is_kafkas() {
+        let cache = cache(&[(3, 0), (5, 1204)]);
+        assert_eq!(cache.encode(), "0\n2\n3 0\n5 1204\n");
+        assert_eq!(EpochCache::decode(cache.encode().as_bytes()), Ok(cache));
+    }
+
+    #[test]
+    fn an_empty_or_headless_checkpoint_has_no_epochs() {
+        for text in ["", "0\n", "0\n0\n"] {
+            assert_eq!(EpochCache::decode(text.as_bytes()), Ok(EpochCache::new()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_checkpoints_are_refused_with_their_line() {
+        let cases = [
+            ("1\n0\n", CheckpointError::Version { version: 1 }),
+            ("x\n0\n", CheckpointError::Line { line: 1 }),
+            ("0\n-1\n", CheckpointError::Line { line: 2 }),
+            ("0\n1\n5\n", CheckpointError::Line { line: 3 }),
+            ("0\n1\n5 6 7\n", CheckpointError::Line { line: 3 }),
+            ("0\n1\n-5 6\n", CheckpointError::Line { line: 3 }),
+            ("0\n2\n5 6\n\n", CheckpointError::Line { line: 4 }),
+            ("0\n2\n5 6\n", CheckpointError::Count { promised: 2, found: 1 }),
+            ("0\n1\n5 6\n7 8\n", CheckpointError::Count { promised: 1, found: 2 }),
+            ("0\n99999999999999999999\n", CheckpointError::Line { line: 2 }),
+        ];
+        for (text, error) in cases {
+            assert_eq!(EpochCache::decode(text.as_bytes()), Err(error), "{text:?}");
+        }
+        assert_eq!(EpochCache::decode(&[0xff]), Err(CheckpointError::NotText));
+    }
+
+    proptest! {
+        #[test]
+        fn entries_always_grow_and_survive_their_checkpoint(moves in prop::collection::vec((0_i32..20, 0_i64..40, 0_u8..4), 0..60)) {
+            let mut cache = EpochCache::new();
+            for (epoch, offset, what) in moves {
+                match what {
+                    0 => { cache.truncate_from_end(Offset(offset)); }
+                    1 => { cache.truncate_from_start(Offset(offset)); }
+                    _ => { cache.assign(LeaderEpoch(epoch), Offset(offset)).expect("not negative"); }
+                }
+                prop_assert!(cache.entries().is_sorted_by(|a, b| a.epoch < b.epoch && a.start < b.start), "{:?}", cache);
+                prop_assert_eq!(EpochCache::decode(cache.encode().as_bytes()), Ok(cache.clone()));
+            }
+        }
+
+        #[test]
+        fn any_text_is_decoded_or_refused_without_a_panic(text in "[0-9 \\n-]{0,60}", bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = EpochCache::decode(text.as_bytes());
+            let _ = EpochCache::decode(&bytes);
+        }
+    }
+}
