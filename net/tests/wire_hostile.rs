@@ -119,6 +119,19 @@ fn a_frame_of_one_byte_elements_meets_the_heap_budget_before_memory() {
 }
 
 #[test]
+fn a_count_that_the_rest_of_the_message_cannot_hold_is_refused_before_anything_is_allocated() {
+    // 24 bytes could be two partitions of twelve; three are claimed, well within the budget.
+    let mut body = vec![0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 3];
+    body.extend_from_slice(&[0; 24]);
+    let decode = || RequestBody::decode(ApiKey::DeleteRecords, 0, &body);
+    let (result, taken) = heap::taken(decode);
+    let error = result.unwrap_err();
+    assert_eq!(error.kind, DecodeErrorKind::ArrayBeyondEnd { claimed: 3, left: 24 });
+    assert_eq!((error.field, error.offset), ("DeleteRecordsTopic.partitions", 11));
+    assert_eq!(taken.allocations, 1, "the array of topics, and nothing for its partitions");
+}
+
+#[test]
 fn nested_arrays_share_one_budget() {
     // Topics of four partitions each: every array is small, all of them together are not.
     let topics = 3000u32;
