@@ -182,6 +182,23 @@ fn readiness_remains_while_bytes_are_left() {
 }
 
 #[test]
+fn the_end_is_seen_even_if_it_was_reported_before_the_last_bytes_were_read() {
+    let reactor = reactor();
+    reactor.block_on(async {
+        let (client, server) = pair(&reactor).await;
+        client.send(vec![7u8; 10]).await.0.unwrap();
+        server.readable().await.unwrap();
+        drop(client);
+        // Bytes and end are both reported by now; the short count below must not clear the end.
+        reactor.sleep(Duration::from_millis(10)).await;
+        let mut buf = [0; 100];
+        assert_eq!(server.try_recv(&mut buf).unwrap(), 10);
+        server.readable().await.unwrap();
+        assert_eq!(server.try_recv(&mut buf).unwrap(), 0);
+    });
+}
+
+#[test]
 fn a_send_dropped_in_flight_parks_its_buffer_until_the_completion() {
     struct Tracked(Vec<u8>, Rc<Cell<bool>>);
     impl Drop for Tracked {

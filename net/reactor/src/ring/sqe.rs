@@ -72,3 +72,28 @@ pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Handle;
+
+    /// The kernel's `rw_flags` field of an entry.
+    fn rw_flags(pieces: &[libc::iovec], durability: Durability) -> i32 {
+        let (iov, iov_len) = (pieces.as_ptr(), pieces.len() as u32);
+        // SAFETY: the pieces are there; the entry is never submitted.
+        let entry = unsafe { entry(Op::Write { handle: Handle(0), iov, iov_len, offset: 0, durability }) };
+        // SAFETY: an entry is the kernel's 64-byte structure, of plain numbers.
+        let bytes: [u8; 64] = unsafe { std::mem::transmute(entry) };
+        i32::from_ne_bytes([bytes[28], bytes[29], bytes[30], bytes[31]])
+    }
+
+    #[test]
+    fn durable_writes_ask_for_durability_and_others_do_not() {
+        let piece = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        for pieces in [&[piece][..], &[piece, piece][..]] {
+            assert_eq!(rw_flags(pieces, Durability::Dsync), libc::RWF_DSYNC);
+            assert_eq!(rw_flags(pieces, Durability::None), 0);
+        }
+    }
+}
