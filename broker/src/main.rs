@@ -1,6 +1,6 @@
 //! The `corelog` command: reads the configuration, starts the shards, waits for signals.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -59,5 +59,7 @@ fn this_host() -> Host {
 /// `CORELOG_LOG` takes the usual filters: `debug`, `corelog_broker=debug,info`.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("CORELOG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_target(false).with_ansi(colours).init();
 }

@@ -170,7 +170,7 @@ fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard));
     match raised {
-        Ok(hard) if hard < 65_536 => warn!(limit = hard, "few open files allowed: raise ulimit -n for many connections"),
+        Ok(hard) if hard < 16_384 => warn!(limit = hard, "few open files allowed: raise ulimit -n for many connections"),
         Ok(_) => {}
         Err(error) => warn!(%error, "cannot raise the open-file limit"),
     }
