@@ -170,7 +170,9 @@ fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard));
     match raised {
-        Ok(hard) if hard < 16_384 => warn!(limit = hard, "few open files allowed: raise ulimit -n for many connections"),
+        Ok(hard) if hard < 16_384 => {
+            warn!(limit = hard, "few open files allowed: raise ulimit -n for many connections")
+        }
         Ok(_) => {}
         Err(error) => warn!(%error, "cannot raise the open-file limit"),
     }
@@ -277,7 +279,8 @@ fn run_shard(seed: Seed) -> Result<(), StartError> {
         warn!(shard = seed.id.0, core = core.0, "cannot pin the shard to its core");
     }
     let config = Arc::clone(&seed.server.config);
-    let driver = RingDriver::new(RingConfig { worker_cores: seed.core.into_iter().collect(), ..RingConfig::default() })?;
+    let driver =
+        RingDriver::new(RingConfig { worker_cores: seed.core.into_iter().collect(), ..RingConfig::default() })?;
     let limits = ReactorLimits {
         tasks_max: TASKS_MAX,
         pool_bytes_max: config.memory_bytes_per_core as usize,
@@ -294,7 +297,8 @@ fn run_shard(seed: Seed) -> Result<(), StartError> {
     };
     let storage = StorageEnv::new(reactor.clone(), seed.id, &seed.data, seed.checkpoints, options);
     storage.remove_leftovers(seed.leftovers);
-    let receive_buffer = reactor.pool().take(RECEIVE_BUFFER_BYTES).map_err(|error| StartError::Memory(error.to_string()))?;
+    let receive_buffer =
+        reactor.pool().take(RECEIVE_BUFFER_BYTES).map_err(|error| StartError::Memory(error.to_string()))?;
     let shard = Shard::new(ShardParts {
         id: seed.id,
         reactor: reactor.clone(),

@@ -19,7 +19,6 @@ use corelog_net::wire::messages::{
     FetchEpochEndOffset, FetchPartitionData, FetchRequest, FetchResponse, FetchResponseWriter, Request, Response,
 };
 use corelog_net::wire::{ErrorCode, Piece, Records, Uuid};
-use corelog_reactor::ShardId;
 use corelog_storage::ids::{LeaderEpoch, Offset, PartitionIndex, TopicId};
 
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_reply};
@@ -34,6 +33,7 @@ use crate::partition::read::{PartitionData, PartitionRead};
 use crate::partition::watch::WatchEntry;
 use crate::shard::Shard;
 use crate::shard::ask::{AskFuture, any_answer};
+use crate::shard::by_owner::ByOwner;
 use crate::shard::connection::ClientReply;
 use crate::shard::mail::{Answer, Ask};
 
@@ -198,26 +198,19 @@ async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limit
 /// Reads every target on its owner, all owners at once.
 async fn read_all(shard: &Rc<Shard>, targets: &[Target]) -> Vec<PartitionData> {
     let mut results: Vec<Option<PartitionData>> = Vec::with_capacity(targets.len());
-    let mut groups: Vec<(Vec<usize>, Vec<PartitionRead>)> = Vec::new();
-    groups.resize_with(shard.shards(), Default::default);
+    let mut by_owner = ByOwner::new(shard.shards());
     for (position, target) in targets.iter().enumerate() {
         match target {
             Target::Failed(code) => results.push(Some(PartitionData::failed(*code))),
             Target::Read(read) => {
-                let group = &mut groups[usize::from(shard.owner(read.key).0)];
-                group.0.push(position);
-                group.1.push(*read);
+                by_owner.push(shard.owner(read.key), position, *read);
                 results.push(None);
             }
         }
     }
-    let asked: Vec<_> = groups
-        .into_iter()
-        .enumerate()
-        .filter(|(_, (positions, _))| !positions.is_empty())
-        .map(|(owner, (positions, reads))| {
-            (positions, AskFuture::send(shard, ShardId(owner as u16), Ask::Read(reads)))
-        })
+    let asked: Vec<_> = by_owner
+        .groups()
+        .map(|group| (group.positions, AskFuture::send(shard, group.owner, Ask::Read(group.parts))))
         .collect();
     for (positions, answer) in asked {
         if let Answer::Read(read) = answer.await {
@@ -244,26 +237,15 @@ fn trim(results: &mut [PartitionData], bytes_max: usize) {
 }
 
 /// Watches every readable target on its owner.
-fn watch(
-    shard: &Rc<Shard>,
-    targets: &[Target],
-    results: &[PartitionData],
-    read_committed: bool,
-) -> Vec<AskFuture> {
-    let mut groups: Vec<Vec<WatchEntry>> = Vec::new();
-    groups.resize_with(shard.shards(), Vec::new);
-    for (target, data) in targets.iter().zip(results) {
+fn watch(shard: &Rc<Shard>, targets: &[Target], results: &[PartitionData], read_committed: bool) -> Vec<AskFuture> {
+    let mut by_owner = ByOwner::new(shard.shards());
+    for (position, (target, data)) in targets.iter().zip(results).enumerate() {
         if let Target::Read(read) = target {
             let seen = Offset(if read_committed { data.last_stable } else { data.high_watermark });
-            groups[usize::from(shard.owner(read.key).0)].push(WatchEntry { key: read.key, seen, read_committed });
+            by_owner.push(shard.owner(read.key), position, WatchEntry { key: read.key, seen, read_committed });
         }
     }
-    groups
-        .into_iter()
-        .enumerate()
-        .filter(|(_, entries)| !entries.is_empty())
-        .map(|(owner, entries)| AskFuture::send(shard, ShardId(owner as u16), Ask::Watch(entries)))
-        .collect()
+    by_owner.groups().map(|group| AskFuture::send(shard, group.owner, Ask::Watch(group.parts))).collect()
 }
 
 /// Tells the session what was read, and encodes what it says is news.
@@ -277,9 +259,10 @@ fn finish(
 ) -> FetchDone {
     let keys: Vec<FetchKey> = fetch.partitions.iter().map(|partition| partition.key.clone()).collect();
     let mut outcomes: Vec<PartitionOutcome> = results.iter().map(outcome).collect();
-    let finished = shard.sessions().borrow_mut().finish(fetch, &mut outcomes, shard.reactor().now(), &mut || {
-        shard.reactor().random_u64()
-    });
+    let finished = shard
+        .sessions()
+        .borrow_mut()
+        .finish(fetch, &mut outcomes, shard.reactor().now(), &mut || shard.reactor().random_u64());
     if let Some(error) = finished.error {
         return refuse(context, session_code(error));
     }
@@ -294,8 +277,7 @@ fn finish(
     let mut encoder = begin_reply(context);
     // Consecutive partitions of one topic stand together, as in Kafka's answers.
     let topics: Vec<&[(FetchKey, PartitionData)]> = included.chunk_by(|a, b| a.0.topic == b.0.topic).collect();
-    let mut writer =
-        FetchResponseWriter::begin(&mut encoder, 0, ErrorCode::None, finished.session_id, topics.len());
+    let mut writer = FetchResponseWriter::begin(&mut encoder, 0, ErrorCode::None, finished.session_id, topics.len());
     for partitions in topics {
         let (name, id) = match &partitions[0].0.topic {
             FetchTopic::Id(id) => (image.topic(*id).map_or("", |topic| &topic.name), Uuid(id.0)),
@@ -334,8 +316,9 @@ fn encoded(partition: PartitionIndex, data: &PartitionData, read_committed: bool
         // Null unless asked for and known, as Kafka.
         aborted_transactions: (read_committed && !data.error.is_error()).then(Vec::new),
         records: if data.bytes == 0 { Records::Inline(&[]) } else { Records::External { len: data.bytes } },
-        diverging_epoch: data.diverging.map_or_else(FetchEpochEndOffset::default, |(epoch, end)| {
-            FetchEpochEndOffset { epoch: epoch.0, end_offset: end.0 }
+        diverging_epoch: data.diverging.map_or_else(FetchEpochEndOffset::default, |(epoch, end)| FetchEpochEndOffset {
+            epoch: epoch.0,
+            end_offset: end.0,
         }),
         ..FetchPartitionData::default()
     }

@@ -3,8 +3,8 @@
 //! Holds: parsing a frame's header, the context every handler gets, the dispatch, the start and end of a reply. Never
 //! touches: logs (through `partition`), sockets.
 
-pub mod api_versions;
 pub mod alter_configs;
+pub mod api_versions;
 pub mod common;
 pub mod create_partitions;
 pub mod create_topics;
@@ -216,9 +216,7 @@ async fn dispatch(shard: &Rc<Shard>, context: &RequestContext, body: &[u8]) -> R
         RequestBody::IncrementalAlterConfigs(request) => {
             incremental_alter_configs::handle(shard, context, request, out).await
         }
-        RequestBody::ListConfigResources(request) => {
-            list_config_resources::handle(shard, context, request, out).await
-        }
+        RequestBody::ListConfigResources(request) => list_config_resources::handle(shard, context, request, out).await,
         RequestBody::DescribeCluster(request) => describe_cluster::handle(shard, context, request, out).await,
         RequestBody::DescribeTopicPartitions(request) => {
             describe_topic_partitions::handle(shard, context, request, out).await

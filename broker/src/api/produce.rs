@@ -15,7 +15,6 @@ use corelog_net::wire::messages::{
     Request, TopicProduceData,
 };
 use corelog_net::wire::{EncodeError, ErrorCode};
-use corelog_reactor::ShardId;
 use corelog_storage::ids::{PartitionIndex, TopicId};
 use tracing::warn;
 
@@ -24,6 +23,7 @@ use crate::controller::{MetadataImage, TopicImage};
 use crate::partition::call::PartitionKey;
 use crate::partition::produce::{ProduceEntry, ProduceOutcome};
 use crate::shard::Shard;
+use crate::shard::by_owner::ByOwner;
 use crate::shard::connection::{ClientConnection, ClientReply};
 use crate::shard::mail::{Answer, Ask, AskId};
 
@@ -64,8 +64,7 @@ pub fn start(
     let request = ProduceRequest::decode_body(&body, context.version)?;
     let image = shard.image();
     let mut outcomes = Vec::new();
-    let mut groups: Vec<(Vec<usize>, Vec<ProduceEntry>)> = Vec::new();
-    groups.resize_with(shard.shards(), Default::default);
+    let mut by_owner = ByOwner::new(shard.shards());
     for topic in request.topic_data.iter() {
         let found = find_topic(&image, &context, &topic);
         for partition in topic.partition_data.iter() {
@@ -73,14 +72,13 @@ pub fn start(
             match admitted {
                 Err(code) => outcomes.push(Some(ProduceOutcome::failed(code))),
                 Ok(key) => {
-                    let group = &mut groups[usize::from(shard.owner(key).0)];
-                    group.0.push(outcomes.len());
-                    group.1.push(ProduceEntry {
+                    let entry = ProduceEntry {
                         key,
                         records: partition.records.map(|records| body.slice_ref(records)),
                         version: context.version,
                         acks: request.acks,
-                    });
+                    };
+                    by_owner.push(shard.owner(key), outcomes.len(), entry);
                     outcomes.push(None);
                 }
             }
@@ -91,12 +89,10 @@ pub fn start(
     let pending = produces.vacant_key();
     let mut sends = Vec::new();
     let mut asked = Vec::new();
-    for (owner, (positions, entries)) in groups.into_iter().enumerate() {
-        if !entries.is_empty() {
-            let ask = shard.asks().open_for_produce(pending);
-            asked.push(AskedGroup { ask, positions });
-            sends.push((ShardId(owner as u16), ask, entries));
-        }
+    for group in by_owner.groups() {
+        let ask = shard.asks().open_for_produce(pending);
+        asked.push(AskedGroup { ask, positions: group.positions });
+        sends.push((group.owner, ask, group.parts));
     }
     produces.insert(PendingProduce {
         connection: Rc::clone(connection),

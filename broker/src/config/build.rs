@@ -116,7 +116,7 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     let inter_broker_listener =
         inter_broker_listener(&reader, &listeners).map_err(|problem| Problems(vec![problem]))?;
     Ok(BrokerConfig {
-        node_id: node_id(&reader),
+        node_id: reader.int("node.id"),
         rack: reader.optional_text("broker.rack"),
         data_dirs: data_dirs(&layers),
         listeners: listeners.open,
@@ -172,14 +172,6 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
 pub(super) fn controller_listeners(config: &BrokerConfig) -> Vec<String> {
     let reader = Reader::new(&config.layers);
     read_listeners(&reader, &config.host, &mut Vec::new()).controller
-}
-
-fn node_id(reader: &Reader<'_>) -> i32 {
-    let older = reader.int("broker.id");
-    if older >= 0 && !reader.is_set("node.id") {
-        return older;
-    }
-    reader.int("node.id")
 }
 
 fn read_listeners(reader: &Reader<'_>, host: &Host, problems: &mut Vec<Problem>) -> Listeners {
@@ -297,7 +289,7 @@ fn check_together(reader: &Reader<'_>, problems: &mut Vec<Problem>) {
     if both_ids && reader.int("node.id") != reader.int("broker.id") {
         refuse("broker.id", "broker.id and node.id differ", "Set them to the same number, or remove broker.id.");
     }
-    if node_id(reader) < 0 {
+    if reader.int("node.id") < 0 {
         refuse("node.id", "the node's id is negative", "Set node.id to 0 or more.");
     }
     let roles = reader.list("process.roles");

@@ -21,7 +21,7 @@ pub enum DynamicConfigError {
     },
     /// Security properties without the prefix of a listener.
     #[error(
-        "These security configs can be dynamically updated only per-listener using the listener prefix: Set({names})"
+        "These security configs can be dynamically updated only per-listener using the listener prefix: HashSet({names})"
     )]
     OnlyPerListener {
         /// Their names.

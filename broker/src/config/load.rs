@@ -117,6 +117,7 @@ impl Loader {
     }
 
     fn finish(mut self, host: Host) -> Result<Loaded, Problems> {
+        self.mirror_node_id();
         self.check_each();
         if !self.problems.is_empty() {
             return Err(Problems(self.problems));
@@ -127,6 +128,18 @@ impl Loader {
         let mut warnings = self.warnings;
         warn_of_the_whole(&config, &mut warnings);
         Ok(Loaded { config, warnings })
+    }
+
+    /// `node.id` and `broker.id` are one: where only one is set, the other is taken to be set too, as in Kafka.
+    fn mirror_node_id(&mut self) {
+        for (from, to) in [("node.id", "broker.id"), ("broker.id", "node.id")] {
+            if let (Some(value), Some(origin)) = (self.properties.get(from), self.properties.origin(from))
+                && !self.properties.contains(to)
+            {
+                let (value, origin) = (value.to_owned(), origin.clone());
+                self.properties.set(to, value, origin);
+            }
+        }
     }
 
     fn check_each(&mut self) {

@@ -13,7 +13,7 @@ const GROUPS: [&[&str]; 4] = [
 /// The group of synonyms that `name` belongs to, the one that wins first; a group of itself alone for most.
 ///
 /// `log.flush.scheduler.interval.ms` is a property of its own that only serves as the other's default.
-pub fn broker_synonyms<'a>(name: &'a str) -> Vec<&'a str> {
+pub fn broker_synonyms(name: &str) -> Vec<&str> {
     if name != "log.flush.scheduler.interval.ms" {
         for group in GROUPS {
             if group.contains(&name) {

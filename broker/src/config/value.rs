@@ -389,7 +389,7 @@ impl Validator {
             Self::BetweenDouble(min, max) => format!("{min} to {max}").into(),
             Self::GzipLevel => "1 to 9, or -1".into(),
             Self::OneOf(allowed) | Self::OneOfAnyCase(allowed) => format!("one of {}", allowed.join(", ")).into(),
-            Self::ListOf { allowed, .. } if allowed.is_empty() => "no item twice".into(),
+            Self::ListOf { allowed: [], .. } => "no item twice".into(),
             Self::ListOf { allowed, .. } => format!("any of {}", allowed.join(", ")).into(),
             Self::NonEmpty => "not empty".into(),
             Self::ThrottledReplicas => "partition:broker, …, or *".into(),

@@ -423,11 +423,14 @@ impl RegisterBrokerError {
     }
 }
 
-/// Why a feature's level was not changed.
+/// Why a feature's level was not changed, and with it no other of the request. Shown, it reads as Kafka's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpdateFeatureError {
     /// No such feature, or not at this level.
-    #[error("Invalid update version {level} for feature {name}. {reason}")]
+    #[error(
+        "The update failed for all features since the following feature had an error: Invalid update version {level} \
+         for feature {name}. {reason}"
+    )]
     InvalidVersion {
         /// The feature.
         name: String,
@@ -436,6 +439,19 @@ pub enum UpdateFeatureError {
         /// Why not.
         reason: String,
     },
+    /// An older metadata version.
+    #[error(
+        "The update failed for all features since the following feature had an error: Unsupported metadata.version \
+         downgrade from {from} to {to}. {reason}"
+    )]
+    MetadataDowngrade {
+        /// The level it has.
+        from: i16,
+        /// The level asked for.
+        to: i16,
+        /// Why not.
+        reason: &'static str,
+    },
 }
 
 impl UpdateFeatureError {
@@ -443,7 +459,7 @@ impl UpdateFeatureError {
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {
-            Self::InvalidVersion { .. } => ErrorClass::InvalidUpdateVersion,
+            Self::InvalidVersion { .. } | Self::MetadataDowngrade { .. } => ErrorClass::InvalidUpdateVersion,
         }
     }
 }

@@ -32,14 +32,10 @@ impl Controller {
     /// Changes levels: all of them, or none and the first reason why not.
     pub(super) fn update_features(&self, request: &UpdateFeatures) -> (Result<(), UpdateFeatureError>, Vec<Record>) {
         let mut records = Vec::new();
-        let mut epoch = self.image.features_epoch();
-        for update in &request.updates {
-            if let Err(reason) = self.check_feature(&update.name, update.level, update.allowed) {
-                let error =
-                    UpdateFeatureError::InvalidVersion { name: update.name.clone(), level: update.level, reason };
+        for (epoch, update) in (self.image.features_epoch() + 1..).zip(&request.updates) {
+            if let Err(error) = self.check_feature(&update.name, update.level, update.allowed) {
                 return (Err(error), Vec::new());
             }
-            epoch += 1;
             records.push(Record::Feature { name: update.name.clone(), level: update.level, epoch });
         }
         if request.validate_only {
@@ -48,8 +44,26 @@ impl Controller {
         (Ok(()), records)
     }
 
-    fn check_feature(&self, name: &str, level: i16, allowed: FeatureChange) -> Result<(), String> {
+    fn check_feature(&self, name: &str, level: i16, allowed: FeatureChange) -> Result<(), UpdateFeatureError> {
         let current = self.image.features().get(name).copied().unwrap_or(0);
+        self.check_level(name, level, current, allowed).map_err(|reason| UpdateFeatureError::InvalidVersion {
+            name: name.to_owned(),
+            level,
+            reason,
+        })?;
+        if name == METADATA_VERSION && level < current {
+            let reason = match allowed {
+                FeatureChange::UnsafeDowngrade => "Unsafe metadata downgrade is not supported in this version.",
+                FeatureChange::Upgrade | FeatureChange::SafeDowngrade => {
+                    "Refusing to perform the requested downgrade because it might delete metadata information."
+                }
+            };
+            return Err(UpdateFeatureError::MetadataDowngrade { from: current, to: level, reason });
+        }
+        Ok(())
+    }
+
+    fn check_level(&self, name: &str, level: i16, current: i16, allowed: FeatureChange) -> Result<(), String> {
         if level < 0 {
             return Err("A feature version cannot be less than 0.".to_owned());
         }
@@ -75,15 +89,6 @@ impl Controller {
         }
         if level > current && !upgrade {
             return Err("Can't downgrade to a newer version.".to_owned());
-        }
-        if name == METADATA_VERSION && level < current {
-            return Err(match allowed {
-                FeatureChange::UnsafeDowngrade => "Unsafe metadata downgrade is not supported in this version.",
-                FeatureChange::Upgrade | FeatureChange::SafeDowngrade => {
-                    "Refusing to perform the requested downgrade because it might delete metadata information."
-                }
-            }
-            .to_owned());
         }
         Ok(())
     }

@@ -13,6 +13,9 @@ use super::error::{
 };
 use super::record::{ConfigResource, Endpoint};
 
+/// A topic's name, and whether what was asked for it was done.
+pub type NamedResult<E> = (String, Result<(), E>);
+
 /// Anything that can be asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
@@ -44,7 +47,7 @@ pub enum Response {
     /// To [`Request::DeleteTopics`].
     DeleteTopics(Vec<DeletedTopic>),
     /// To [`Request::CreatePartitions`]: one result per topic.
-    CreatePartitions(Vec<(String, Result<(), CreatePartitionsError>)>),
+    CreatePartitions(Vec<NamedResult<CreatePartitionsError>>),
     /// To [`Request::AlterConfigs`] and [`Request::IncrementalAlterConfigs`]: one result per resource, in request order.
     AlterConfigs(Vec<(ConfigResource, Result<(), AlterConfigError>)>),
     /// To [`Request::AllocateProducerIds`].

@@ -11,7 +11,8 @@ use super::error::{CreatePartitionsError, CreateTopicError, DeleteTopicError};
 use super::placement::{check_assignment, place};
 use super::record::{ConfigResource, Record};
 use super::request::{
-    CreatePartitions, CreateTopics, CreatedTopic, DeleteTopics, DeletedTopic, MorePartitions, NewTopic, NewTopicFacts,
+    CreatePartitions, CreateTopics, CreatedTopic, DeleteTopics, DeletedTopic, MorePartitions, NamedResult, NewTopic,
+    NewTopicFacts,
 };
 use super::state::{Controller, Random, random_id};
 use crate::config::{BrokerConfig, ConfigMap};
@@ -235,7 +236,7 @@ impl Controller {
         &self,
         request: &CreatePartitions,
         random: &mut Random<'_>,
-    ) -> (Vec<(String, Result<(), CreatePartitionsError>)>, Vec<Record>) {
+    ) -> (Vec<NamedResult<CreatePartitionsError>>, Vec<Record>) {
         let mut records = Vec::new();
         let mut results = Vec::new();
         let mut duplicates = BTreeSet::new();

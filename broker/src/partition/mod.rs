@@ -185,11 +185,7 @@ impl Partition {
     fn advance(self: &Rc<Self>, shard: &Rc<Shard>, durable_end: Offset) {
         let before = self.high_watermark.get();
         assert!(durable_end >= before, "durable end went from {before} back to {durable_end}");
-        assert!(
-            durable_end <= self.log.log_end(),
-            "durable end {durable_end} passed log end {}",
-            self.log.log_end()
-        );
+        assert!(durable_end <= self.log.log_end(), "durable end {durable_end} passed log end {}", self.log.log_end());
         self.high_watermark.set(durable_end);
         loop {
             // Popped one at a time: answering may run code that produces to this partition again.

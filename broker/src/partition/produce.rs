@@ -186,7 +186,8 @@ impl Partition {
     /// Works the backlog off in order. The entry in work stays at the front, so that later ones queue behind it.
     async fn work_off_backlog(self: &Rc<Self>, shard: &Rc<Shard>) {
         loop {
-            let Some((entry, ticket)) = self.backlog.borrow().front().map(|first| (first.entry.clone_handle(), first.ticket))
+            let Some((entry, ticket)) =
+                self.backlog.borrow().front().map(|first| (first.entry.clone_handle(), first.ticket))
             else {
                 return;
             };
@@ -269,10 +270,7 @@ impl Partition {
         }
     }
 
-    fn append_outcome(
-        &self,
-        result: Result<Appended, AppendError>,
-    ) -> Result<Done, Box<ProduceOutcome>> {
+    fn append_outcome(&self, result: Result<Appended, AppendError>) -> Result<Done, Box<ProduceOutcome>> {
         match result {
             Ok(appended) => Ok(Done {
                 base: appended.base_offset,
@@ -281,12 +279,9 @@ impl Partition {
                 duplicate: false,
             }),
             // Acknowledged like a success, and no sooner than its original (KIP-98).
-            Err(AppendError::Duplicate { base_offset, last_offset, timestamp: _ }) => Ok(Done {
-                base: base_offset,
-                end: last_offset.next(),
-                append_time: Timestamp::NONE,
-                duplicate: true,
-            }),
+            Err(AppendError::Duplicate { base_offset, last_offset, timestamp: _ }) => {
+                Ok(Done { base: base_offset, end: last_offset.next(), append_time: Timestamp::NONE, duplicate: true })
+            }
             Err(error) => Err(Box::new(append_refusal(&self.topic, &error))),
         }
     }
@@ -356,8 +351,7 @@ fn refusal(error: ProduceError) -> Box<ProduceOutcome> {
     };
     let mut outcome = ProduceOutcome::failed_with(code, error.to_string());
     if let (ProduceError::Records(refused), Some(detail)) = (&error, &mut outcome.detail) {
-        detail.records =
-            refused.records.iter().map(|record| (record.index, Some(record.to_string()))).collect();
+        detail.records = refused.records.iter().map(|record| (record.index, Some(record.to_string()))).collect();
     }
     Box::new(outcome)
 }
@@ -389,7 +383,9 @@ fn producer_refusal(error: &SequenceError) -> ProduceOutcome {
     let code = match error {
         SequenceError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
         SequenceError::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
-        SequenceError::NotInTransaction { .. } | SequenceError::ExpectedTransaction { .. } => ErrorCode::InvalidTxnState,
+        SequenceError::NotInTransaction { .. } | SequenceError::ExpectedTransaction { .. } => {
+            ErrorCode::InvalidTxnState
+        }
         // Retriable: room comes with expiry.
         SequenceError::TooManyProducers { .. } => ErrorCode::KafkaStorageError,
     };

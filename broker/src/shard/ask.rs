@@ -48,8 +48,8 @@ impl Asks {
         self.insert(Waiting::Produce { pending })
     }
 
-    /// Number of asks without an answer.
-    pub fn len(&self) -> usize {
+    /// Asks without an answer.
+    pub fn open_count(&self) -> usize {
         self.open.borrow().len()
     }
 

@@ -65,7 +65,7 @@ pub struct Connections {
 
 impl Connections {
     /// How many are open.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.open.borrow().len()
     }
 
@@ -147,15 +147,10 @@ async fn read_requests(shard: &Rc<Shard>, client: &Rc<Client>) -> Result<(), Clo
 }
 
 /// The next frame. A frame that finds no buffer memory waits for some, with the connection unread meanwhile.
-async fn next_frame(
-    shard: &Rc<Shard>,
-    client: &Client,
-    receiver: &mut Receiver,
-) -> Result<Option<Bytes>, CloseReason> {
+async fn next_frame(shard: &Rc<Shard>, client: &Client, receiver: &mut Receiver) -> Result<Option<Bytes>, CloseReason> {
     let mut waiting_since = None;
     loop {
-        let next =
-            receiver.next_frame(&client.connection, &shard.receive_buffer, shard.reactor()).await;
+        let next = receiver.next_frame(&client.connection, &shard.receive_buffer, shard.reactor()).await;
         match next {
             Err(ReceiveError::Frame(FrameError::NoMemory(_)))
                 if shard.reactor().now().saturating_since(*waiting_since.get_or_insert(shard.reactor().now()))

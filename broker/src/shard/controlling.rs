@@ -217,7 +217,9 @@ impl Runner {
             // The state is ahead of its log: go back to what the log says.
             match recovered(shard, &self.log).await {
                 Ok(controller) => self.controller = controller,
-                Err(error) => error!(%error, "the controller could not be read back; it refuses changes until a restart"),
+                Err(error) => {
+                    error!(%error, "the controller could not be read back; it refuses changes until a restart")
+                }
             }
             return Err(ErrorCode::KafkaStorageError);
         }

@@ -42,8 +42,8 @@ pub fn report(shard: &Shard) {
     info!(
         shard = shard.id().0,
         partitions = shard.partitions.borrow().len(),
-        connections = shard.connections.len(),
-        asks = shard.asks().len(),
+        connections = shard.connections.count(),
+        asks = shard.asks().open_count(),
         watches = shard.watches.borrow().len(),
         ?reactor,
         ?stalls,

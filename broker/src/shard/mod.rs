@@ -19,6 +19,7 @@
 pub mod accept;
 pub mod apply;
 pub mod ask;
+pub mod by_owner;
 pub mod commit;
 pub mod connection;
 pub mod controlling;
@@ -43,12 +44,13 @@ use slab::Slab;
 use tracing::error;
 
 use self::ask::{AskFuture, Asks};
+use self::by_owner::ByOwner;
 use self::connection::Connections;
 use self::mail::{Answer, Ask, AskId, Mail};
 use crate::api::produce::PendingProduce;
 use crate::config::BrokerConfig;
-use crate::counters::Counters;
 use crate::controller::{self, MetadataImage};
+use crate::counters::Counters;
 use crate::fetch_session::FetchSessions;
 use crate::partition::Partition;
 use crate::partition::call::{PartitionAnswer, PartitionCall, PartitionKey};
@@ -376,21 +378,15 @@ impl Shard {
     /// Makes small calls on partitions wherever they live. Answers come in the calls' order.
     pub async fn call(self: &Rc<Self>, calls: Vec<(PartitionKey, PartitionCall)>) -> Vec<PartitionAnswer> {
         let total = calls.len();
-        let mut groups: Vec<(Vec<usize>, Vec<(PartitionKey, PartitionCall)>)> = Vec::new();
-        groups.resize_with(self.shards(), Default::default);
+        let mut by_owner = ByOwner::new(self.shards());
         for (position, (key, call)) in calls.into_iter().enumerate() {
-            let group = &mut groups[usize::from(self.owner(key).0)];
-            group.0.push(position);
-            group.1.push((key, call));
+            by_owner.push(self.owner(key), position, (key, call));
         }
-        let asked: Vec<_> = groups
-            .into_iter()
-            .enumerate()
-            .filter(|(_, (positions, _))| !positions.is_empty())
-            .map(|(to, (positions, calls))| (positions, AskFuture::send(self, ShardId(to as u16), Ask::Call(calls))))
+        let asked: Vec<_> = by_owner
+            .groups()
+            .map(|group| (group.positions, AskFuture::send(self, group.owner, Ask::Call(group.parts))))
             .collect();
-        let mut answers: Vec<_> =
-            (0..total).map(|_| PartitionAnswer::Failed(ErrorCode::NotLeaderOrFollower)).collect();
+        let mut answers: Vec<_> = (0..total).map(|_| PartitionAnswer::Failed(ErrorCode::NotLeaderOrFollower)).collect();
         for (positions, future) in asked {
             if let Answer::Call(results) = future.await {
                 for (position, result) in positions.into_iter().zip(results) {

@@ -35,7 +35,7 @@ fn what_one_broker_at_a_time_has_is_refused_for_all() {
     assert_eq!(
         refused(&[("ssl.keystore.location", "/k")], true),
         "These security configs can be dynamically updated only per-listener using the listener prefix: \
-         Set(ssl.keystore.location)"
+         HashSet(ssl.keystore.location)"
     );
     assert_eq!(
         refused(&[("listener.name.x.ssl.keystore.location", "/k")], false),
