@@ -3,13 +3,15 @@
 //! Holds: the loops around short reads and writes, the order of steps that makes a small file durable.
 //! Never touches: what the bytes mean.
 
-use super::{BLOCK_BYTES, align_down};
+use super::align_down;
 use corelog_reactor::{AlignedBuf, BufSlice, Durability, File, OpenHow, Reactor};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Bytes that [`read_file`] asks for first, and then again and again.
 const READ_STEP_BYTES: usize = 64 << 10;
+/// Tries of a write that gets no further, not even by a block.
+const STALLED_WRITES_MAX: u32 = 32;
 /// Suffix of a file that is being written and will be renamed; leftovers of a crash are removed at start.
 pub const SCRATCH_SUFFIX: &str = ".tmp";
 
@@ -27,22 +29,18 @@ pub fn is_no_space(error: &io::Error) -> bool {
 
 /// Fills `buf` from `offset` on, up to the file's end. Returns how many bytes there were.
 ///
-/// Works for O_DIRECT, where a read that ends off a block boundary has reached the end of the file.
+/// Works for O_DIRECT: a read that ended within a block is repeated from that block on. If it gets no further, that is
+/// the end of the file.
 pub async fn read_full(file: &File, mut buf: AlignedBuf, offset: u64) -> (io::Result<usize>, AlignedBuf) {
     let want = buf.len();
     let mut done = 0;
     while done < want {
-        let slice = BufSlice::new(buf, done..want);
-        let (result, slice) = file.read_at(slice, offset + done as u64).await;
+        let from = align_down(done as u64) as usize;
+        let (result, slice) = file.read_at(BufSlice::new(buf, from..want), offset + from as u64).await;
         buf = slice.into_inner();
         match result {
-            Ok(0) => break,
-            Ok(n) => {
-                done += n;
-                if !n.is_multiple_of(BLOCK_BYTES as usize) {
-                    break;
-                }
-            }
+            Ok(n) if from + n <= done => break,
+            Ok(n) => done = from + n,
             Err(error) if is_interrupted(&error) => {}
             Err(error) => return (Err(error), buf),
         }
@@ -58,17 +56,14 @@ pub async fn write_full(
     offset: u64,
     durability: Durability,
 ) -> (io::Result<()>, AlignedBuf) {
-    let mut done = 0;
-    while done < len {
+    let mut progress = WriteProgress::default();
+    while progress.done() < len {
+        let done = progress.done();
         let slice = BufSlice::new(buf, done..len);
         let (result, slice) = file.write_at(slice, offset + done as u64, durability).await;
         buf = slice.into_inner();
-        match result {
-            // A short direct write may end within a block: that block is written again.
-            Ok(n) => match advance(done, n) {
-                Some(next) => done = next,
-                None => return (Err(no_progress()), buf),
-            },
+        match result.and_then(|n| progress.advance(n, len)) {
+            Ok(()) => {}
             Err(error) if is_interrupted(&error) => {}
             Err(error) => return (Err(error), buf),
         }
@@ -76,17 +71,35 @@ pub async fn write_full(
     (Ok(()), buf)
 }
 
-/// Where a write goes on that had done `done` bytes and now `n` more; `None` if it would not get on.
-#[must_use]
-pub fn advance(done: usize, n: usize) -> Option<usize> {
-    let next = align_down((done + n) as u64) as usize;
-    (next > done).then_some(next)
+/// How far a direct write has got. A short one may end within a block: that block is written again, since a direct write
+/// must start at a block's start.
+#[derive(Debug, Default)]
+pub struct WriteProgress {
+    done: usize,
+    stalled: u32,
 }
 
-/// The error for a write that keeps writing nothing.
-#[must_use]
-pub fn no_progress() -> io::Error {
-    io::Error::new(io::ErrorKind::WriteZero, "the disk takes no bytes")
+impl WriteProgress {
+    /// Bytes that are written, whole blocks.
+    #[must_use]
+    pub const fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Takes note of `n` further bytes, of `total` in all.
+    ///
+    /// # Errors
+    /// When the write gets no further, try after try.
+    pub fn advance(&mut self, n: usize, total: usize) -> io::Result<()> {
+        let reached = self.done + n;
+        let next = if reached >= total { total } else { align_down(reached as u64) as usize };
+        self.stalled = if next > self.done { 0 } else { self.stalled + 1 };
+        self.done = next;
+        if n == 0 || self.stalled > STALLED_WRITES_MAX {
+            return Err(io::Error::new(io::ErrorKind::WriteZero, "the disk takes no bytes"));
+        }
+        Ok(())
+    }
 }
 
 /// Reads a whole small file through the page cache.
@@ -122,7 +135,7 @@ pub async fn write_synced(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io:
         let (result, slice) = file.write_at(BufSlice::new(bytes, done..len), done as u64, Durability::None).await;
         bytes = slice.into_inner();
         match result {
-            Ok(0) => return Err(no_progress()),
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
             Ok(n) => done += n,
             Err(error) if is_interrupted(&error) => {}
             Err(error) => return Err(error),
@@ -180,9 +193,20 @@ mod tests {
 
     #[test]
     fn a_short_direct_write_goes_on_at_a_block() {
-        assert_eq!(advance(0, 4_096), Some(4_096));
-        assert_eq!(advance(4_096, 5_000), Some(8_192));
-        assert_eq!(advance(4_096, 512), None);
-        assert_eq!(advance(0, 0), None);
+        let mut progress = WriteProgress::default();
+        progress.advance(5_000, 12_288).unwrap();
+        assert_eq!(progress.done(), 4_096);
+        progress.advance(512, 12_288).unwrap();
+        assert_eq!(progress.done(), 4_096);
+        progress.advance(8_192, 12_288).unwrap();
+        assert_eq!(progress.done(), 12_288);
+    }
+
+    #[test]
+    fn a_write_that_gets_no_further_fails() {
+        assert!(WriteProgress::default().advance(0, 4_096).is_err());
+        let mut progress = WriteProgress::default();
+        let failed = (0..100).any(|_| progress.advance(512, 4_096).is_err());
+        assert!(failed);
     }
 }

@@ -21,7 +21,7 @@ use super::error::{CommitError, FenceReason};
 use super::names::{LOG, segment_path};
 use super::state::{Phase, Segment, State, Status};
 use super::{Inner, Log};
-use crate::disk::files::{advance, is_interrupted, is_no_space, no_progress};
+use crate::disk::files::{WriteProgress, is_interrupted, is_no_space};
 use crate::disk::{align_down, align_up};
 use crate::ids::Offset;
 use crate::segment::tail::TailSlices;
@@ -155,19 +155,17 @@ impl Log {
             if inner.env.options().break_durability_for_a_test { Durability::None } else { Durability::Dsync };
         let total = (write.end() - write.start) as usize;
         let mut bufs = std::mem::replace(&mut write.bufs, CommitBufs::none());
-        while bufs.skip < total {
-            let at = write.start + bufs.skip as u64;
+        let mut progress = WriteProgress::default();
+        while progress.done() < total {
+            bufs.skip = progress.done();
+            let at = write.start + progress.done() as u64;
             let (result, back) = file.write_at(bufs, at, durability).await;
             bufs = back;
-            match result {
-                Ok(n) if bufs.skip + n >= total => bufs.skip = total,
-                Ok(n) => match advance(bufs.skip, n) {
-                    Some(next) => bufs.skip = next,
-                    None => return Err(self.write_failed(&no_progress())),
-                },
+            match result.and_then(|n| progress.advance(n, total)) {
+                Ok(()) => {}
                 Err(error) if is_interrupted(&error) => {}
                 Err(error) if is_no_space(&error) => self.wait_for_space(&error).await?,
-                Err(error) => return Err(self.write_failed(&error)),
+                Err(error) => return Err(CommitError::Fenced(self.fence_io("a commit write", &error))),
             }
         }
         if let Some(block) = bufs.last.take() {
@@ -175,10 +173,6 @@ impl Log {
         }
         self.end_write(&write);
         Ok(())
-    }
-
-    fn write_failed(&self, error: &io::Error) -> CommitError {
-        CommitError::Fenced(self.fence_io("a commit write", error))
     }
 
     /// Decides what the write covers. `None` when there is no memory for its last block.

@@ -176,11 +176,16 @@ impl Log {
         write_synced(self.0.env.reactor(), &path, snapshot).await
     }
 
-    /// Writes the leader-epoch checkpoint; durable when it returns.
+    /// Writes the leader-epoch checkpoint as it is now; durable when it returns.
     pub(super) async fn write_epochs(&self) -> io::Result<()> {
-        let text = self.0.state.borrow().epochs.encode();
-        let path = self.0.folder.join(CHECKPOINT_FILE_NAME);
-        replace_file(self.0.env.reactor(), &path, text.into_bytes()).await
+        let inner = &*self.0;
+        // One writer at a time: they share the scratch file.
+        let free = || (!inner.writing_epochs.replace(true)).then_some(());
+        inner.changed.until(free).await;
+        let _writing = WritingEpochs(self);
+        let text = inner.state.borrow().epochs.encode();
+        let path = inner.folder.join(CHECKPOINT_FILE_NAME);
+        replace_file(inner.env.reactor(), &path, text.into_bytes()).await
     }
 
     /// Within a segment only the newest snapshot is of use; those at segment bounds stay, for truncations.
@@ -253,5 +258,15 @@ impl Drop for Changing<'_> {
         self.0.0.state.borrow_mut().changing = false;
         self.0.0.changed.fire();
         self.0.keep();
+    }
+}
+
+/// The mark that the leader-epoch checkpoint is being written.
+struct WritingEpochs<'a>(&'a Log);
+
+impl Drop for WritingEpochs<'_> {
+    fn drop(&mut self) {
+        self.0.0.writing_epochs.set(false);
+        self.0.0.changed.fire();
     }
 }

@@ -75,6 +75,8 @@ struct Inner {
     changed: Event,
     /// The active chunk must not be replaced just now.
     appending: Cell<bool>,
+    /// The leader-epoch checkpoint is being written.
+    writing_epochs: Cell<bool>,
     me: Weak<Inner>,
 }
 
@@ -111,6 +113,7 @@ impl Log {
             state: RefCell::new(state),
             changed: Event::default(),
             appending: Cell::new(false),
+            writing_epochs: Cell::new(false),
             me: me.clone(),
         }))
     }
