@@ -22,8 +22,6 @@ use crate::shard::Shard;
 
 /// The replica id of consumers.
 const CONSUMER: i32 = -1;
-/// The replica id of tools that may read from followers too.
-const DEBUGGER: i32 = -2;
 
 /// Answers ListOffsets.
 ///
@@ -36,7 +34,7 @@ pub async fn handle(
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
-    let reader = Reader::of(&request);
+    let visible = visible_to(&request);
     let mut times_named = BTreeMap::new();
     for (topic, partition) in pairs(&request) {
         *times_named.entry((topic, partition.partition_index)).or_insert(0_u32) += 1;
@@ -51,7 +49,7 @@ pub async fn handle(
         } else if !once {
             Err(ErrorCode::InvalidRequest)
         } else {
-            reader.call(&image, context.version, topic, partition)
+            lookup(&image, context.version, visible, topic, partition)
         };
         plan.push(planned.map(|call| calls.push(call)));
     }
@@ -83,39 +81,26 @@ fn pairs<'r, 'a>(request: &'r ListOffsetsRequest<'a>) -> impl Iterator<Item = (&
     request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (topic.name, partition)))
 }
 
-/// Who asks, as far as it decides what may be seen.
-struct Reader {
-    visible: Visible,
-    needs_leader: bool,
+/// How far the asking client may see. Any replica id but a consumer's is a replica's or a tool's, which see everything.
+fn visible_to(request: &ListOffsetsRequest<'_>) -> Visible {
+    match (request.replica_id, request.isolation_level) {
+        (CONSUMER, 1) => Visible::Stable,
+        (CONSUMER, _) => Visible::Committed,
+        _ => Visible::Everything,
+    }
 }
 
-impl Reader {
-    fn of(request: &ListOffsetsRequest<'_>) -> Self {
-        let visible = match (request.replica_id, request.isolation_level) {
-            (CONSUMER, 1) => Visible::Stable,
-            (CONSUMER, _) => Visible::Committed,
-            _ => Visible::Everything,
-        };
-        Self { visible, needs_leader: request.replica_id != DEBUGGER }
-    }
-
-    fn call(
-        &self,
-        image: &MetadataImage,
-        version: i16,
-        topic: &str,
-        partition: &ListOffsetsPartition,
-    ) -> Result<(PartitionKey, PartitionCall), ErrorCode> {
-        let at = offset_at(partition.timestamp, version).ok_or(ErrorCode::UnsupportedVersion)?;
-        let (key, _) = find_partition(image, topic, partition.partition_index)?;
-        let call = ListOffset {
-            at,
-            visible: self.visible,
-            current_epoch: checked_epoch(partition.current_leader_epoch),
-            needs_leader: self.needs_leader,
-        };
-        Ok((key, PartitionCall::ListOffset(call)))
-    }
+fn lookup(
+    image: &MetadataImage,
+    version: i16,
+    visible: Visible,
+    topic: &str,
+    partition: &ListOffsetsPartition,
+) -> Result<(PartitionKey, PartitionCall), ErrorCode> {
+    let at = offset_at(partition.timestamp, version).ok_or(ErrorCode::UnsupportedVersion)?;
+    let (key, _) = find_partition(image, topic, partition.partition_index)?;
+    let current_epoch = checked_epoch(partition.current_leader_epoch);
+    Ok((key, PartitionCall::ListOffset(ListOffset { at, visible, current_epoch })))
 }
 
 /// What a timestamp means in a version; `None` if the version does not have that special one.
@@ -184,15 +169,13 @@ mod tests {
 
     #[test]
     fn consumers_see_what_their_isolation_allows_and_replicas_see_everything() {
-        let reader = |replica_id, isolation_level| {
-            let request = ListOffsetsRequest { replica_id, isolation_level, ..Default::default() };
-            let reader = Reader::of(&request);
-            (reader.visible, reader.needs_leader)
+        let visible = |replica_id, isolation_level| {
+            visible_to(&ListOffsetsRequest { replica_id, isolation_level, ..Default::default() })
         };
-        assert_eq!(reader(-1, 0), (Visible::Committed, true));
-        assert_eq!(reader(-1, 1), (Visible::Stable, true));
-        assert_eq!(reader(2, 0), (Visible::Everything, true));
-        assert_eq!(reader(-2, 0), (Visible::Everything, false));
+        assert_eq!(visible(-1, 0), Visible::Committed);
+        assert_eq!(visible(-1, 1), Visible::Stable);
+        assert_eq!(visible(2, 0), Visible::Everything);
+        assert_eq!(visible(-2, 1), Visible::Everything);
     }
 
     #[test]

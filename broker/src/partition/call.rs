@@ -57,8 +57,6 @@ pub struct ListOffset {
     pub visible: Visible,
     /// The epoch that the client believes to be the leader's.
     pub current_epoch: Option<LeaderEpoch>,
-    /// Whether only the leader may answer.
-    pub needs_leader: bool,
 }
 
 /// Which offset of a partition.
