@@ -287,9 +287,13 @@ fn run_shard(seed: Seed) -> Result<(), StartError> {
         ..ReactorLimits::default()
     };
     let reactor = Reactor::new(Box::new(driver), limits);
+    if is_broken_on_purpose("no-dir-sync") {
+        reactor.forget_folders_for_a_test();
+    }
     let waker = reactor.remote_waker().map_err(|error| StartError::Thread(format!("no event counter: {error}")))?;
     let _ = seed.reports.send(Report::Waker(waker));
     let options = StorageOptions {
+        break_durability_for_a_test: is_broken_on_purpose("no-dsync"),
         direct: seed.direct,
         tail_cache_bytes_max: config.tail_cache_bytes_per_core as usize,
         prewritten_bytes_max: config.prewrite_bytes_per_data_dir / seed.server.shards as u64,
@@ -319,6 +323,11 @@ fn run_shard(seed: Seed) -> Result<(), StartError> {
     shard.run();
     reactor.shutdown();
     Ok(())
+}
+
+/// Whether a test asked for a broker that leaves something out, to show that it would notice. Never in a release build.
+fn is_broken_on_purpose(what: &str) -> bool {
+    cfg!(debug_assertions) && std::env::var("CORELOG_TEST_BREAK").is_ok_and(|broken| broken == what)
 }
 
 fn wait_until_ready(

@@ -91,7 +91,7 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
     let (wanted, forgotten) = named(&request, context.version, &image);
     let fetch = shard.sessions().borrow_mut().begin(session, wanted, &forgotten, shard.reactor().now());
     if let Some(error) = fetch.refusal() {
-        return refuse(&context, session_code(error));
+        return refuse(&context, session_code(error), SESSION_ID_NONE);
     }
     let bytes_max = (request.max_bytes.max(0) as usize).min(shard.config().fetch_bytes_max as usize);
     let limits = Limits {
@@ -264,7 +264,8 @@ fn finish(
         .borrow_mut()
         .finish(fetch, &mut outcomes, shard.reactor().now(), &mut || shard.reactor().random_u64());
     if let Some(error) = finished.error {
-        return refuse(context, session_code(error));
+        // Overtaken by another request of the same session: Kafka names the session here.
+        return refuse(context, session_code(error), finished.session_id);
     }
     let included: Vec<(FetchKey, PartitionData)> = keys
         .into_iter()
@@ -350,9 +351,9 @@ fn session_code(error: SessionError) -> ErrorCode {
     }
 }
 
-/// The answer to a request whose session can't serve it: an error, no session, no partition.
-fn refuse(context: &RequestContext, error_code: ErrorCode) -> FetchDone {
-    let response = FetchResponse { error_code, session_id: SESSION_ID_NONE, ..FetchResponse::default() };
+/// The answer to a request whose session can't serve it: an error and no partition.
+fn refuse(context: &RequestContext, error_code: ErrorCode, session_id: i32) -> FetchDone {
+    let response = FetchResponse { error_code, session_id, ..FetchResponse::default() };
     let encoded = response.encode_frame(BytesMut::new(), context.version, context.correlation_id)?;
     Ok(encoded.head.freeze().into())
 }
@@ -373,7 +374,7 @@ mod tests {
     fn the_first_records_come_whole_and_the_rest_only_within_the_limit() {
         let mut results = [data(0), data(500), data(40), data(70), data(50)];
         trim(&mut results, 600);
-        assert_eq!(results.map(|data| data.bytes), [0, 500, 40, 0, 0]);
+        assert_eq!(results.map(|data| data.bytes), [0, 500, 40, 0, 50]);
 
         let mut results = [data(500), data(1)];
         trim(&mut results, 100);

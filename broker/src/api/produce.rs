@@ -20,6 +20,7 @@ use tracing::warn;
 
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_reply};
 use crate::controller::{MetadataImage, TopicImage};
+use crate::names;
 use crate::partition::call::PartitionKey;
 use crate::partition::produce::{ProduceEntry, ProduceOutcome};
 use crate::shard::Shard;
@@ -29,8 +30,8 @@ use crate::shard::mail::{Answer, Ask, AskId};
 
 /// Topics are named by id from this version on, KIP-516.
 const TOPIC_IDS_FROM: i16 = 13;
-/// Refused records are listed from this version on, KIP-467.
-const INVALID_RECORD_FROM: i16 = 8;
+/// The client id that may write to the broker's own topics, as in Kafka.
+const ADMIN_CLIENT: &str = "__admin_client";
 
 /// A produce whose owners have not all answered.
 pub struct PendingProduce {
@@ -171,19 +172,14 @@ fn encode(context: &RequestContext, body: &Bytes, outcomes: &[ProduceOutcome]) -
         writer.topic(topic.name, topic.topic_id, topic.partition_data.len());
         for partition in topic.partition_data.iter() {
             let Some(outcome) = outcomes.next() else { panic!("a produce has fewer outcomes than partitions") };
-            write_partition(&mut writer, partition.index, outcome, context.version);
+            write_partition(&mut writer, partition.index, outcome);
         }
     }
     writer.end(0, &[]);
     Ok(encoder.finish().map_err(|error: EncodeError| ApiFailure::from(error))?.head.freeze().into())
 }
 
-fn write_partition(writer: &mut ProduceResponseWriter<'_>, index: i32, outcome: &ProduceOutcome, version: i16) {
-    // KIP-467: a client from before version 8 does not know INVALID_RECORD, and gets what stood for it then.
-    let error_code = match outcome.error {
-        ErrorCode::InvalidRecord if version < INVALID_RECORD_FROM => ErrorCode::CorruptMessage,
-        code => code,
-    };
+fn write_partition(writer: &mut ProduceResponseWriter<'_>, index: i32, outcome: &ProduceOutcome) {
     let (mut message, mut records) = (None, Vec::new());
     if let Some(detail) = &outcome.detail {
         message = detail.message.as_deref();
@@ -194,7 +190,7 @@ fn write_partition(writer: &mut ProduceResponseWriter<'_>, index: i32, outcome: 
     }
     writer.partition(&PartitionProduceResponse {
         index,
-        error_code,
+        error_code: outcome.error,
         base_offset: outcome.base_offset,
         log_append_time_ms: outcome.log_append_time_ms,
         log_start_offset: outcome.log_start,
@@ -216,6 +212,9 @@ fn find_topic<'i>(
     }?;
     if !authorize(context, Operation::Write, Resource::Topic(&found.name)) {
         return Err(ErrorCode::TopicAuthorizationFailed);
+    }
+    if names::is_internal(&found.name) && context.client_id.as_deref() != Some(ADMIN_CLIENT) {
+        return Err(ErrorCode::InvalidTopicException);
     }
     Ok(found)
 }

@@ -17,7 +17,7 @@ use super::problem::{OriginOrDefault, Problem, Problems, Warning};
 use super::{properties, table};
 
 /// Variables that start with `CORELOG_` and are no properties: the flags' own, and the log filter's.
-const OTHER_VARIABLES: [&str; 2] = ["CORELOG_CONFIG", "CORELOG_LOG"];
+const OTHER_VARIABLES: [&str; 3] = ["CORELOG_CONFIG", "CORELOG_LOG", "CORELOG_TEST_BREAK"];
 
 /// The prefix of the environment's variables.
 const PREFIX: &str = "CORELOG_";

@@ -335,7 +335,12 @@ fn is_quick(entry: &ProduceEntry) -> bool {
 }
 
 fn sole(entry: &ProduceEntry) -> Result<BatchView<'_>, Box<ProduceOutcome>> {
-    sole_batch(entry.records.as_deref().unwrap_or_default(), entry.version).map_err(refusal)
+    // These first checks are Kafka's request checks: they answer with a code and no words.
+    sole_batch(entry.records.as_deref().unwrap_or_default(), entry.version).map_err(|error| {
+        let mut outcome = refusal(error);
+        outcome.detail = None;
+        outcome
+    })
 }
 
 /// Kafka's code and words for a batch that did not pass.

@@ -102,6 +102,8 @@ pub(crate) struct Inner {
     worked: Cell<bool>,
     counters: Cell<Counters>,
     simulated: bool,
+    /// See [`Reactor::forget_folders_for_a_test`].
+    pub(crate) forgets_folders: Cell<bool>,
 }
 
 impl Inner {
@@ -136,6 +138,7 @@ impl Reactor {
             worked: Cell::new(false),
             counters: Cell::default(),
             simulated,
+            forgets_folders: Cell::new(false),
         }))
     }
 
@@ -371,6 +374,12 @@ impl Reactor {
     }
 
     // ---- files without a future ----
+
+    /// From now on folders are not synced: so that a test can show that it notices. Set by no configuration.
+    #[doc(hidden)]
+    pub fn forget_folders_for_a_test(&self) {
+        self.0.forgets_folders.set(true);
+    }
 
     /// Lists a directory, in no particular order. Blocks the core: for start-up and topic deletion.
     pub fn list_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

@@ -229,7 +229,12 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver that refuses frames above `frame_bytes_max`.
     pub fn new(frame_bytes_max: usize) -> Self {
-        Receiver { assembler: FrameAssembler::new(frame_bytes_max), frames: VecDeque::new(), held: Vec::new(), visit_bytes: 0 }
+        Receiver {
+            assembler: FrameAssembler::new(frame_bytes_max),
+            frames: VecDeque::new(),
+            held: Vec::new(),
+            visit_bytes: 0,
+        }
     }
 
     /// The next frame that is already here, without looking at the socket.

@@ -242,7 +242,9 @@ mod tests {
     fn four_bytes_from_a_stranger_reserve_no_more_than_a_page() {
         let pool = BufferPool::new(1 << 28);
         let mut assembler = FrameAssembler::new(100 << 20);
-        assembler.feed(&mut &(100u32 << 20).to_be_bytes()[..], &pool, |_| panic!("no frame")).expect("within the limit");
+        assembler
+            .feed(&mut &(100u32 << 20).to_be_bytes()[..], &pool, |_| panic!("no frame"))
+            .expect("within the limit");
         assembler.feed(&mut &[1][..], &pool, |_| panic!("no frame")).expect("one byte");
         assert!(pool.in_use() <= 4096, "{} bytes reserved", pool.in_use());
     }

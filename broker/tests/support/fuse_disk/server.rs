@@ -189,7 +189,9 @@ impl Filesystem for Server {
         let _ = config.set_max_write(WRITE_BYTES_MAX);
         // Without these the kernel only works more slowly; no refusal matters.
         let _ = config.set_max_background(64);
-        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_PARALLEL_DIROPS);
+        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        // Never FUSE_ASYNC_DIO: with it the kernel completes an asynchronous direct write (io_uring's) without the FSYNC that
+        // RWF_DSYNC asks for (seen on Linux 6.18: acknowledged records were gone after a cut).
         Ok(())
     }
 
