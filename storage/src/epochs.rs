@@ -351,13 +351,13 @@ mod tests {
     #[test]
     fn truncation_from_the_start_lets_the_epoch_of_the_new_start_begin_there() {
         let full = cache(&[(1, 2), (2, 5), (3, 9)]);
-        let cases: [(i64, &[(i32, i64)], bool); 6] = [
-            (1, &[(1, 2), (2, 5), (3, 9)], false),
-            (2, &[(1, 2), (2, 5), (3, 9)], false),
-            (4, &[(1, 4), (2, 5), (3, 9)], true),
-            (5, &[(2, 5), (3, 9)], true),
-            (8, &[(2, 8), (3, 9)], true),
-            (20, &[(3, 20)], true),
+        let cases = [
+            (1, vec![(1, 2), (2, 5), (3, 9)], false),
+            (2, vec![(1, 2), (2, 5), (3, 9)], false),
+            (4, vec![(1, 4), (2, 5), (3, 9)], true),
+            (5, vec![(2, 5), (3, 9)], true),
+            (8, vec![(2, 8), (3, 9)], true),
+            (20, vec![(3, 20)], true),
         ];
         for (start, left, changed) in cases {
             let mut cache = full.clone();

@@ -174,6 +174,27 @@ fn lz4_frames_with_checksums_and_content_size_are_read_and_verified() {
 }
 
 #[test]
+fn a_wrong_gzip_crc_or_length_is_refused() {
+    let stream = compress(TargetCodec::default_of(Compression::Gzip), b"abc");
+    for back in 1..=8 {
+        let mut stream = stream.clone();
+        let at = stream.len() - back;
+        stream[at] ^= 1;
+        assert!(is_corrupt(Compression::Gzip, &stream), "{back} bytes from the end");
+    }
+}
+
+#[test]
+fn an_lz4_block_larger_than_its_frame_allows_is_refused() {
+    let mut frame = compress(TargetCodec::Lz4, b"")[..7].to_vec();
+    let block = noise(64 * 1024 + 1);
+    frame.extend_from_slice(&(block.len() as u32 | 0x8000_0000).to_le_bytes());
+    frame.extend_from_slice(&block);
+    frame.extend_from_slice(&[0; 4]);
+    assert!(is_corrupt(Compression::Lz4, &frame), "stored");
+}
+
+#[test]
 fn lz4_frames_of_dependent_blocks_are_refused() {
     use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
     use std::io::Write as _;
