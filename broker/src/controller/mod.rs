@@ -26,6 +26,8 @@ pub mod request;
 pub mod shared_map;
 pub mod snapshot;
 pub mod state;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 pub use brokers::PRODUCER_ID_BLOCK_LEN;

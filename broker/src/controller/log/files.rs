@@ -121,7 +121,12 @@ impl Found {
             return Ok(());
         }
         for path in &self.leftovers {
-            reactor.unlink(path).await.map_err(cannot("remove", path))?;
+            match reactor.unlink(path).await {
+                Ok(()) => {}
+                // A file that was made anew on the way has taken its place and its name.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(cannot("remove", path)(error)),
+            }
         }
         reactor.sync_dir(dir).await.map_err(cannot("sync", dir))
     }
