@@ -92,31 +92,41 @@ fn a_direct_dsync_write_reaches_the_disk_as_one_write_and_one_sync() {
     assert_eq!(disk.counters().dir_syncs - after.dir_syncs, 1, "folder syncs");
 }
 
-#[test]
-fn direct_io_through_io_uring_works_and_is_durable() {
-    let Some(mut disk) = FuseDisk::for_test("direct_io_through_io_uring_works_and_is_durable") else {
-        return;
-    };
-    let file = durable_file(&disk.join("f"));
-    let mut ring = io_uring::IoUring::new(4).expect("a ring");
-    let bytes = Aligned::from_bytes(&[9; 3 * BLOCK_BYTES]);
-    let write = io_uring::opcode::Write::new(
-        io_uring::types::Fd(file.as_raw_fd()),
-        bytes.as_ref().as_ptr(),
-        3 * BLOCK_BYTES as u32,
-    )
-    .rw_flags(libc::RWF_DSYNC)
-    .build();
-    // SAFETY: the buffer and the file live until the completion has been reaped below.
+/// One durable write through the ring, waited for.
+fn write_through_ring(ring: &mut io_uring::IoUring, file: &File, bytes: &[u8], offset: u64) {
+    let part = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
+    let write = io_uring::opcode::Writev::new(io_uring::types::Fd(file.as_raw_fd()), part.as_ptr(), 1)
+        .offset(offset)
+        .rw_flags(libc::RWF_DSYNC)
+        .build();
+    // SAFETY: the iovec, its bytes and the file live until the completion has been reaped below.
     unsafe { ring.submission().push(&write).expect("room in the ring") };
     ring.submit_and_wait(1).expect("submit");
-    assert_eq!(ring.completion().next().expect("a completion").result(), 3 * BLOCK_BYTES as i32);
-    drop((ring, file));
-    disk.power_cut(1, || {});
-    let file = open_direct(&disk.join("f")).expect("open");
-    let mut back = Aligned::from_bytes(&[0; 3 * BLOCK_BYTES]);
-    assert_eq!(file.read_at(back.as_mut(), 0).expect("read"), 3 * BLOCK_BYTES);
-    assert_eq!(back.as_ref(), bytes.as_ref());
+    assert_eq!(ring.completion().next().expect("a completion").result(), bytes.len() as i32);
+}
+
+#[test]
+fn direct_writes_through_io_uring_are_durable_when_they_grow_a_file_and_when_they_do_not() {
+    let test = "direct_writes_through_io_uring_are_durable_when_they_grow_a_file_and_when_they_do_not";
+    let Some(mut disk) = FuseDisk::for_test(test) else { return };
+    let mut ring = io_uring::IoUring::new(4).expect("a ring");
+    for seed in 0..10 {
+        let file = durable_file(&disk.join("f"));
+        file.set_len(2 * BLOCK_BYTES as u64).expect("ftruncate");
+        for (blocks, byte) in [(3, 9), (2, 8)] {
+            let before = disk.counters().file_syncs;
+            let bytes = Aligned::from_bytes(&vec![byte; blocks * BLOCK_BYTES]);
+            write_through_ring(&mut ring, &file, bytes.as_ref(), 0);
+            assert_eq!(disk.counters().file_syncs - before, 1, "syncs for a write of {blocks} blocks");
+        }
+        drop(file);
+        disk.power_cut(seed, || {});
+        let file = open_direct(&disk.join("f")).expect("open");
+        let mut back = Aligned::from_bytes(&[0; 3 * BLOCK_BYTES]);
+        assert_eq!(file.read_at(back.as_mut(), 0).expect("read"), 3 * BLOCK_BYTES);
+        let expected = [vec![8; 2 * BLOCK_BYTES], vec![9; BLOCK_BYTES]].concat();
+        assert!(back.as_ref() == expected, "seed {seed}");
+    }
 }
 
 #[test]

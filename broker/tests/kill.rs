@@ -3,7 +3,7 @@
 //! Never touches: the power (see `power_cut.rs`).
 //!
 //! Longer runs: `CORELOG_TEST_MB` (text to pour in), `CORELOG_TEST_KILLS`, `CORELOG_TEST_PRODUCERS`, `CORELOG_TEST_RESTART_MS` (limit of
-//! a restart). The full run is 1024 MB, 50 kills, 1,000 producers.
+//! the slowest restart). The full run is 1024 MB, 50 kills, 1,000 producers.
 
 mod support;
 
@@ -24,11 +24,29 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Both tests use the whole machine; one after the other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn restart(setup: &BrokerSetup) -> Broker {
-    let broker = setup.start();
-    let limit = Duration::from_millis(number_from_environment("CORELOG_TEST_RESTART_MS", 1_000));
-    assert!(broker.start_time() < limit, "a restart took {:?}, the limit is {limit:?}", broker.start_time());
-    broker
+/// How long restarts took.
+#[derive(Default)]
+struct Restarts {
+    times: Vec<Duration>,
+}
+
+impl Restarts {
+    fn restart(&mut self, setup: &BrokerSetup) -> Broker {
+        let broker = setup.start();
+        self.times.push(broker.start_time());
+        broker
+    }
+
+    /// A second is enough for the usual one; any may take as long as a machine needs that is busy with other things, unless
+    /// `CORELOG_TEST_RESTART_MS` says otherwise.
+    fn assert_quick(&mut self) {
+        self.times.sort_unstable();
+        let (median, slowest) = (self.times[self.times.len() / 2], self.times[self.times.len() - 1]);
+        println!("{} restarts: median {median:?}, slowest {slowest:?}", self.times.len());
+        assert!(median < Duration::from_secs(1), "the median of the restarts took {median:?}");
+        let limit = Duration::from_millis(number_from_environment("CORELOG_TEST_RESTART_MS", 5_000));
+        assert!(slowest < limit, "a restart took {slowest:?}, the limit is {limit:?}");
+    }
 }
 
 #[test]
@@ -50,7 +68,7 @@ fn text_survives_kills_at_random_moments_complete_in_order_and_without_duplicate
     let mut moments: Vec<u64> = (0..kills).map(|_| random.below(text.lines() * 95 / 100)).collect();
     moments.sort_unstable();
     let began = Instant::now();
-    let mut slowest_restart = Duration::ZERO;
+    let mut restarts = Restarts::default();
     std::thread::scope(|scope| {
         let pouring = scope.spawn(|| {
             let deadline = Instant::now() + PATIENCE * 20;
@@ -66,8 +84,7 @@ fn text_survives_kills_at_random_moments_complete_in_order_and_without_duplicate
             }
             std::thread::sleep(random.duration(Duration::ZERO, Duration::from_millis(30)));
             broker.kill();
-            broker = restart(&setup);
-            slowest_restart = slowest_restart.max(broker.start_time());
+            broker = restarts.restart(&setup);
         }
         pouring.join().expect("the pouring thread").expect("all acknowledged");
     });
@@ -78,13 +95,14 @@ fn text_survives_kills_at_random_moments_complete_in_order_and_without_duplicate
     let verified = verify_or_panic(&setup.bootstrap(), "text", &*source, &ledger, true, "after the kills");
     assert_eq!(verified.records, text.lines(), "as many records as lines");
     println!(
-        "kill: {} lines, {} MB, {kills} kills, slowest restart {slowest_restart:?}, {took:?} in all ({} MB/s)",
+        "kill: {} lines, {} MB, {kills} kills, {took:?} in all ({:.1} MB/s)",
         text.lines(),
         text.bytes() >> 20,
         (text.bytes() >> 20) as f64 / took.as_secs_f64()
     );
     broker.kill();
-    let _broker = restart(&setup);
+    let _broker = restarts.restart(&setup);
+    restarts.assert_quick();
     verify_or_panic(&setup.bootstrap(), "text", &*source, &ledger, true, "after one more kill, with nothing under way");
 }
 
@@ -124,7 +142,7 @@ fn no_new_producer_after_a_kill_is_taken_for_an_old_one() {
     let per_round = producers.div_ceil(rounds * PARTITIONS as u64);
     for round in 0..rounds {
         broker.kill();
-        broker = restart(&setup);
+        broker = setup.start();
         new_producers(2 + round * per_round..2 + (round + 1) * per_round);
     }
     assert_eq!(ledger.failures(), Vec::<String>::new());

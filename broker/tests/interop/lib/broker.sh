@@ -1,7 +1,7 @@
 # Starts, awaits and stops brokers.
 # Holds: the brokers of this run, by name: address, data folder, pid. Never touches: a process it did not start.
 
-declare -A BROKER_ADDRESS=() BROKER_DATA=() BROKER_PID=()
+declare -A BROKER_ADDRESS=() BROKER_DATA=() BROKER_PID=() BROKER_KIND=()
 BROKER_READY_SECONDS_MAX=60
 BROKER_STOP_SECONDS_MAX=20
 
@@ -20,6 +20,7 @@ start_broker() {
   port=$(free_port)
   BROKER_ADDRESS[$name]=127.0.0.1:$port
   BROKER_DATA[$name]=$RUN_DATA/$name
+  BROKER_KIND[$name]=$kind
   mkdir -p "${BROKER_DATA[$name]}"
   "launch_$kind" "$name" "$port" "${BROKER_DATA[$name]}"
   if ! python3 "$INTEROP_ROOT/lib/ready.py" "$port" "${BROKER_PID[$name]}" "$BROKER_READY_SECONDS_MAX"; then
@@ -38,7 +39,7 @@ launch_corelog() {
 
 # One node that is broker and controller (KRaft); everything not said here is Kafka's default.
 launch_kafka() {
-  local name=$1 port=$2 data=$3 properties=$WORK/kafka-$1.properties classes logging
+  local name=$1 port=$2 data=$3 properties=$RUN/kafka-$1.properties classes logging
   classes=$(java_classes kafka)
   logging=(-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true)
   sed -e "s|@PORT@|$port|g; s|@CONTROLLER_PORT@|$(free_port)|g; s|@DATA@|$data|" \
@@ -51,17 +52,32 @@ launch_kafka() {
   BROKER_PID[$name]=$!
 }
 
+# Asks Corelog to stop, which is a case of its own; nobody reads a real Kafka's data again, so it is not waited for.
 stop_brokers() {
-  local name pid waited
-  for name in "${!BROKER_PID[@]}"; do kill -TERM "${BROKER_PID[$name]}" 2>/dev/null || true; done
+  local name
   for name in "${!BROKER_PID[@]}"; do
-    pid=${BROKER_PID[$name]} waited=0
-    while kill -0 "$pid" 2>/dev/null && [ $waited -lt $((BROKER_STOP_SECONDS_MAX * 10)) ]; do
-      sleep 0.1
-      waited=$((waited + 1))
-    done
-    kill -KILL "$pid" 2>/dev/null && echo "the broker \"$name\" had to be killed" >&2
-    wait "$pid" 2>/dev/null || true
+    case ${BROKER_KIND[$name]} in
+      corelog) stop_corelog "$name" ;;
+      kafka) kill -KILL "${BROKER_PID[$name]}" 2>/dev/null || true; wait "${BROKER_PID[$name]}" 2>/dev/null || true ;;
+    esac
     unset "BROKER_PID[$name]"
   done
+}
+
+stop_corelog() {
+  local pid=${BROKER_PID[$1]} waited=0 code=0
+  kill -TERM "$pid" 2>/dev/null || true
+  while kill -0 "$pid" 2>/dev/null && [ $waited -lt $((BROKER_STOP_SECONDS_MAX * 10)) ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+  done
+  kill -KILL "$pid" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || code=$?
+  if [ $code -eq 0 ]; then
+    echo "ok - SIGTERM stops the broker with exit code 0"
+  else
+    echo "not ok - SIGTERM stops the broker with exit code 0"
+    echo "# it ended with $code; its log ends with:"
+    tail -n 5 "$LOGS/broker-$1.log" | sed 's/^/# /'
+  fi >>"$LOGS/broker.tap"
 }

@@ -3,11 +3,16 @@
 # Never touches: brokers, results.
 
 WORK=$INTEROP_ROOT/.work
-LOGS=$WORK/logs
-RUN_DATA=$WORK/data
+RUN=$WORK/run-$$
+LOGS=$RUN/logs
+RUN_DATA=$RUN/data
 
+# What is installed is shared; logs and data are each run's own, so that two runs do not meet. Those of dead runs go.
 prepare_work_folder() {
-  rm -rf "$LOGS" "$RUN_DATA"
+  local old
+  for old in "$WORK"/run-*; do
+    [ -d "/proc/${old##*-}" ] || rm -rf "$old"
+  done
   mkdir -p "$LOGS" "$RUN_DATA" "$WORK/stamps"
 }
 
@@ -40,7 +45,7 @@ apt_packages() {
     >"$LOGS/install-apt.log" 2>&1 || { tail -n 40 "$LOGS/install-apt.log" >&2; return 1; }
 }
 
-install_kcat() { apt_packages kcat=kcat; }
+install_kcat() { apt_packages kcat=kcat jq=jq; }
 
 build_java() {
   (cd "$INTEROP_ROOT" && mvn -B -q -ntp compile)
@@ -97,9 +102,11 @@ install_corelog() {
   [ -x "$BROKER_BIN" ] || { echo "no broker binary at $BROKER_BIN" >&2; return 1; }
 }
 
-# Installs for the chosen suites side by side: most of the time is waiting for downloads.
+# Installs for the chosen suites side by side: most of the time is waiting for downloads. One run at a time.
 install_for_suites() {
-  local suite step steps=() jobs=() failed=0
+  local suite step steps=() jobs=() failed=0 lock
+  exec {lock}>"$WORK/install.lock"
+  flock "$lock"
   for suite in "$@"; do
     for step in ${SUITE_INSTALLS[$suite]}; do
       [[ " ${steps[*]-} " == *" $step "* ]] || steps+=("$step")
@@ -109,5 +116,6 @@ install_for_suites() {
   install_corelog
   for step in "${steps[@]}"; do "$step" & jobs+=($!); done
   for step in "${jobs[@]}"; do wait "$step" || failed=1; done
+  exec {lock}>&-
   return $failed
 }

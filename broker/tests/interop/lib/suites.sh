@@ -4,7 +4,8 @@
 # A suite is a program that reads INTEROP_* from its environment (see docs/interop.md) and prints one TAP line a case:
 # "ok - NAME", "ok - NAME # SKIP reason" or "not ok - NAME" followed by "# reason" lines.
 
-ALL_SUITES=(kcat java franz-go confluent-kafka kafka-python kafkajs tools differential)
+# The order matters a little: each suite also reads the cross topics of those before it (kafkajs cannot read its own).
+ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools differential)
 
 declare -A SUITE_INSTALLS=(
   [kcat]="install_kcat"
@@ -13,7 +14,7 @@ declare -A SUITE_INSTALLS=(
   [confluent-kafka]="install_confluent_kafka"
   [kafka-python]="install_kafka_python"
   [kafkajs]="install_node"
-  [tools]="install_java"
+  [tools]="install_java install_kcat"
   [differential]="install_java"
 )
 
@@ -45,6 +46,7 @@ java_classes() {
 
 run_suites() {
   local suite started
+  : >"$LOGS/broker.tap"
   start_broker tested "$AGAINST"
   export INTEROP_BOOTSTRAP=${BROKER_ADDRESS[tested]}
   export INTEROP_DATA_DIR=${BROKER_DATA[tested]}

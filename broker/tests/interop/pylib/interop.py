@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BOOTSTRAP = os.environ["INTEROP_BOOTSTRAP"]
@@ -26,6 +26,7 @@ class Record:
     value: bytes | None
     headers: tuple
     timestamp: int
+    traits: frozenset = field(default=frozenset(), compare=False)
 
     def __repr__(self):
         def short(data):
@@ -49,8 +50,18 @@ def load_fixtures() -> list[Record]:
             value=value if value is None else value * entry.get("repeat", 1),
             headers=tuple((name, decoded(data)) for name, data in entry["headers"]),
             timestamp=BASE_MS + entry["at"],
+            traits=frozenset(entry.get("traits", ())),
         ))
     return records
+
+
+def without_traits(records: list[Record], traits: list[str]) -> list[Record]:
+    return [record for record in records if record.traits.isdisjoint(traits)]
+
+
+def expected_in(topic: str) -> list[Record]:
+    """What a cross topic must hold: its name says what its writer had to leave out."""
+    return without_traits(load_fixtures(), topic.partition(".without.")[2].split("."))
 
 
 def first_not_older(records: list[Record], timestamp: int) -> int:

@@ -56,7 +56,10 @@ struct Clerk {
 
 impl ClientContext for Clerk {
     fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
-        eprintln!("librdkafka {level:?} {facility}: {message}");
+        // FAIL is a connection that broke or was refused, as they are at every kill.
+        if facility != "FAIL" {
+            eprintln!("librdkafka {level:?} {facility}: {message}");
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

@@ -7,17 +7,22 @@ import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 
 /** The records that every suite writes and reads back: fixtures/records.json. */
 public final class Fixtures {
+    private static final String WITHOUT = ".without.";
+
     private Fixtures() {}
 
     /** One record of the file with its absolute time. */
-    public record Fixture(String name, long timestamp, byte[] key, byte[] value, List<Header> headers) {
+    public record Fixture(String name, Set<String> traits, long timestamp, byte[] key, byte[] value, List<Header> headers) {
         /** The same, ready to be sent. */
         public ProducerRecord<byte[], byte[]> to(String topic, Integer partition) {
             return new ProducerRecord<>(topic, partition, timestamp, key, value, headers);
@@ -29,10 +34,17 @@ public final class Fixtures {
         long baseMs = Long.parseLong(System.getenv("INTEROP_BASE_MS"));
         List<Fixture> fixtures = new ArrayList<>();
         for (JsonNode node : read().get("records")) {
-            fixtures.add(new Fixture(node.get("name").asText(), baseMs + node.get("at").asLong(), bytes(node.get("key")),
-                repeated(bytes(node.get("value")), node.path("repeat").asInt(1)), headers(node.get("headers"))));
+            fixtures.add(new Fixture(node.get("name").asText(), traits(node), baseMs + node.get("at").asLong(),
+                bytes(node.get("key")), repeated(bytes(node.get("value")), node.path("repeat").asInt(1)), headers(node.get("headers"))));
         }
         return fixtures;
+    }
+
+    /** What a cross topic must hold: its name says what its writer had to leave out. */
+    public static List<Fixture> expectedIn(String topic) {
+        int without = topic.indexOf(WITHOUT);
+        List<String> traits = without < 0 ? List.of() : List.of(topic.substring(without + WITHOUT.length()).split("\\."));
+        return load().stream().filter(fixture -> Collections.disjoint(fixture.traits, traits)).toList();
     }
 
     private static JsonNode read() {
@@ -45,6 +57,12 @@ public final class Fixtures {
 
     private static byte[] bytes(JsonNode node) {
         return node.isNull() ? null : Base64.getDecoder().decode(node.asText());
+    }
+
+    private static Set<String> traits(JsonNode node) {
+        Set<String> traits = new HashSet<>();
+        node.path("traits").forEach(trait -> traits.add(trait.asText()));
+        return traits;
     }
 
     private static List<Header> headers(JsonNode nodes) {
