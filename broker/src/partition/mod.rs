@@ -179,7 +179,7 @@ impl Partition {
                 self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
             }
         }
-        self.resume_backlog(shard);
+        self.resume_backlog();
     }
 
     fn advance(self: &Rc<Self>, shard: &Rc<Shard>, durable_end: Offset) {
@@ -195,6 +195,12 @@ impl Partition {
         if durable_end > before {
             shard.partition_moved(self.key);
         }
+    }
+
+    /// The disk is full: nobody waits for it.
+    pub fn out_of_space(&self, shard: &Rc<Shard>) {
+        self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
+        self.resume_backlog();
     }
 
     /// Nothing that waits can be acknowledged any more: the log is fenced or going away.

@@ -204,7 +204,7 @@ impl Partition {
     }
 
     /// A commit has made room: an entry that waits for it in the backlog looks again.
-    pub(super) fn resume_backlog(&self, _shard: &Rc<Shard>) {
+    pub(super) fn resume_backlog(&self) {
         self.room.notify();
     }
 

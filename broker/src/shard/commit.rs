@@ -3,7 +3,11 @@
 //! Holds: which partitions of this shard have bytes to write, and the task that writes them. Never touches: how a log
 //! writes (storage), who waits (partition).
 
+use std::future::Future as _;
+use std::pin::pin;
 use std::rc::Rc;
+
+use corelog_storage::log::CommitError;
 
 use super::Shard;
 use crate::partition::Partition;
@@ -27,7 +31,7 @@ impl Shard {
             let shard = Rc::clone(self);
             self.spawn(async move {
                 while partition.log().needs_commit() {
-                    let result = partition.log().commit().await;
+                    let result = commit(&shard, &partition).await;
                     partition.committed(&shard, result);
                 }
                 partition.end_commit();
@@ -35,4 +39,18 @@ impl Shard {
         }
         true
     }
+}
+
+/// One commit. While the disk is full it goes on trying, and those who wait for it are told at once that they can't have
+/// their acknowledgement: what they sent may still become durable, as after any error that a client retries.
+async fn commit(shard: &Rc<Shard>, partition: &Rc<Partition>) -> Result<(), CommitError> {
+    let mut commit = pin!(partition.log().commit());
+    std::future::poll_fn(|context| {
+        let polled = commit.as_mut().poll(context);
+        if polled.is_pending() && partition.log().is_out_of_space() {
+            partition.out_of_space(shard);
+        }
+        polled
+    })
+    .await
 }

@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::{Listener, Notify, ShardId};
@@ -38,6 +39,11 @@ use crate::start::StartError;
 pub const CONTROLLER_SHARD: ShardId = ShardId(0);
 /// Requests that may wait for the controller; more are refused for the client to retry.
 const REQUESTS_MAX: usize = 4096;
+
+/// How long a start waits for a predecessor's port to become free.
+const BIND_PATIENCE: Duration = Duration::from_millis(800);
+/// How often it looks.
+const BIND_RETRY: Duration = Duration::from_millis(2);
 
 /// Requests that wait for the controller.
 #[derive(Default)]
@@ -106,7 +112,7 @@ impl ProducerIds {
 pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result<Vec<SocketAddr>, StartError> {
     let mut runner = Runner::open(shard, data, cluster_id).await?;
     // Bound before registering, so that the registration names the real port; accepting comes last.
-    let listeners = listen(shard)?;
+    let listeners = listen(shard).await?;
     let request = Request::RegisterBroker(RegisterBroker {
         broker_id: shard.config().node_id,
         endpoints: endpoints(shard, &listeners),
@@ -126,7 +132,7 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
     Ok(addresses)
 }
 
-fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
+async fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
     let config = shard.config();
     let mut listeners = Vec::new();
     for listener in &config.listeners {
@@ -136,9 +142,23 @@ fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
         // Names are resolved here, once, before anything is served: this may block.
         let resolved = (host, listener.bind_port).to_socket_addrs().map_err(failed)?.next();
         let resolved = resolved.ok_or_else(|| failed(io::Error::other("the name has no address")))?;
-        listeners.push(shard.reactor().listen(resolved, config.listen_backlog).map_err(failed)?);
+        listeners.push(bind(shard, resolved, config.listen_backlog).await.map_err(failed)?);
     }
     Ok(listeners)
+}
+
+/// Binds, exclusively. A broker that was killed a moment ago may hold its port a little longer than its lock on the data
+/// folder: the kernel takes an io_uring apart in the background.
+async fn bind(shard: &Shard, address: SocketAddr, backlog: u32) -> io::Result<Listener> {
+    let deadline = shard.reactor().now() + BIND_PATIENCE;
+    loop {
+        match shard.reactor().listen(address, backlog) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && shard.reactor().now() < deadline => {
+                shard.reactor().sleep(BIND_RETRY).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// What clients are told to connect to. Port 0 in the configuration means the port that was really bound.

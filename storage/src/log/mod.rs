@@ -174,6 +174,12 @@ impl Log {
         }
     }
 
+    /// Whether the disk is full: appends are refused until a commit finds space again.
+    #[must_use]
+    pub fn is_out_of_space(&self) -> bool {
+        self.0.state.borrow().status == Status::NoSpace
+    }
+
     /// All of it, for metrics and admin requests.
     #[must_use]
     pub fn status(&self) -> LogStatus {
