@@ -4,7 +4,7 @@
 set -uo pipefail
 source "$INTEROP_ROOT/lib/tap.sh"
 
-ACKS_ALL=(-X acks=all -X message.timeout.ms=10000)
+ACKS_ALL=(-X acks=all -X message.timeout.ms=30000)
 
 produce() { kcat -b "$INTEROP_BOOTSTRAP" -P "${ACKS_ALL[@]}" "$@"; }
 
@@ -73,8 +73,8 @@ from_the_end() {
 }
 
 idempotent() {
-  seq 5000 | produce -t kcat.idempotent -p 0 -X enable.idempotence=true -X batch.num.messages=50
-  equal "$(seq 5000 | md5sum)" "$(consume kcat.idempotent '%s\n' -o beginning | md5sum)" "records in order"
+  seq 2000 | produce -t kcat.idempotent -p 0 -X enable.idempotence=true -X batch.num.messages=50
+  equal "$(seq 2000 | md5sum)" "$(consume kcat.idempotent '%s\n' -o beginning | md5sum)" "records in order"
 }
 
 cross() {

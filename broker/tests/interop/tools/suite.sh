@@ -63,14 +63,14 @@ broker_configs() {
 
 # Console producer and consumer, with keys and headers, one partition assigned.
 console() {
-  printf 'h1:v1,h2:v2\tkey-1\tvalue one\n\tkey-2\tvalue two\n' | producer --topic tools.a --compression-codec lz4 \
+  printf 'h1:v1,h2:v2\tkey-1\tvalue one\nh3:v3\tkey-2\tvalue two\n' | producer --topic tools.a --compression-codec lz4 \
     --reader-property parse.key=true --reader-property parse.headers=true --command-property acks=all
   local all=''
   for partition in 0 1 2 3; do
     all+=$(consumer --topic tools.a --partition "$partition" --offset earliest --timeout-ms 2500 \
       --formatter-property print.key=true --formatter-property print.headers=true 2>/dev/null)$'\n'
   done
-  equal $'NO_HEADERS\tkey-2\tvalue two\nh1:v1,h2:v2\tkey-1\tvalue one' "$(grep . <<<"$all" | LC_ALL=C sort)" "what was read"
+  equal $'h1:v1,h2:v2\tkey-1\tvalue one\nh3:v3\tkey-2\tvalue two' "$(grep . <<<"$all" | LC_ALL=C sort)" "what was read"
 }
 
 offsets() {
@@ -106,7 +106,7 @@ api_versions() {
 
 features() { contains "$(at_broker org.apache.kafka.tools.FeatureCommand describe)" 'Feature: metadata.version' "features"; }
 
-cluster_id() { contains "$(at_broker org.apache.kafka.tools.ClusterTool cluster-id)" 'Cluster ID: ' "output"; }
+cluster_id() { contains "$(tool org.apache.kafka.tools.ClusterTool cluster-id --bootstrap-server "$INTEROP_BOOTSTRAP")" 'Cluster ID: ' "output"; }
 
 # A sealed segment on disk is Kafka's format: its own tool reads it, record by record, with valid CRCs.
 dump_log() {
@@ -117,12 +117,12 @@ dump_log() {
   folder=$(find "$INTEROP_DATA_DIR" -type d -name 'tools.segments-0' | head -n 1)
   [ -n "$folder" ] || fail "no folder for tools.segments-0 under the data folder"
   eventually sealed "$folder"
-  said=$(tool org.apache.kafka.tools.DumpLogSegments --deep-iteration --files "$folder/00000000000000000000.log")
+  said=$(tool kafka.tools.DumpLogSegments --deep-iteration --files "$folder/00000000000000000000.log")
   contains "$said" "$FIRST_LINE_OF_DUMP" "dump"
   contains "$said" 'isvalid: true' "dump"
   contains "$said" 'offset: 500 ' "dump"
   grep -q 'isvalid: false\|Found invalid\|Mismatches' <<<"$said" && fail "the dump reports an invalid batch"
-  said=$(tool org.apache.kafka.tools.DumpLogSegments --index-sanity-check --files "$folder/00000000000000000000.index,$folder/00000000000000000000.timeindex" 2>&1)
+  said=$(tool kafka.tools.DumpLogSegments --index-sanity-check --files "$folder/00000000000000000000.index,$folder/00000000000000000000.timeindex" 2>&1)
   contains "$said" 'passed sanity check' "index check"
 }
 
@@ -148,7 +148,7 @@ case_of "kafka-topics --create: more replicas than brokers" refused 'Unable to r
   topics --create --topic tools.rf --replication-factor 3
 case_of "kafka-topics --describe: unknown" refused "Topic 'tools.unknown' does not exist as expected" topics --describe --topic tools.unknown
 case_of "kafka-topics --alter adds partitions" add_partitions
-case_of "kafka-topics --alter: fewer partitions" refused 'which would not be an increase' topics --alter --topic tools.a --partitions 1
+case_of "kafka-topics --alter: fewer partitions" refused 'currently has 4 partition(s); 1 would not be an increase.' topics --alter --topic tools.a --partitions 1
 case_of "kafka-configs alters a topic" alter_configs
 case_of "kafka-configs: an unknown name" refused 'Unknown topic config name: no.such.config' \
   configs --alter --entity-type topics --entity-name tools.a --add-config no.such.config=1
