@@ -79,11 +79,6 @@ impl ProduceOutcome {
     pub fn failed(error: ErrorCode) -> ProduceOutcome {
         ProduceOutcome { error, base_offset: -1, log_append_time_ms: -1, log_start: -1, detail: None }
     }
-
-    fn failed_with(error: ErrorCode, message: String) -> ProduceOutcome {
-        let detail = RefusalDetail { message: Some(message), records: Vec::new() };
-        ProduceOutcome { detail: Some(Box::new(detail)), ..ProduceOutcome::failed(error) }
-    }
 }
 
 /// An entry's place: its group, and its position in it.
@@ -335,12 +330,7 @@ fn is_quick(entry: &ProduceEntry) -> bool {
 }
 
 fn sole(entry: &ProduceEntry) -> Result<BatchView<'_>, Box<ProduceOutcome>> {
-    // These first checks are Kafka's request checks: they answer with a code and no words.
-    sole_batch(entry.records.as_deref().unwrap_or_default(), entry.version).map_err(|error| {
-        let mut outcome = refusal(error);
-        outcome.detail = None;
-        outcome
-    })
+    sole_batch(entry.records.as_deref().unwrap_or_default(), entry.version).map_err(refusal)
 }
 
 /// Kafka's code and words for a batch that did not pass.
@@ -354,11 +344,15 @@ fn refusal(error: ProduceError) -> Box<ProduceOutcome> {
         ProduceErrorKind::InvalidRecord => ErrorCode::InvalidRecord,
         ProduceErrorKind::UnknownServerError => ErrorCode::UnknownServerError,
     };
-    let mut outcome = ProduceOutcome::failed_with(code, error.to_string());
-    if let (ProduceError::Records(refused), Some(detail)) = (&error, &mut outcome.detail) {
-        detail.records = refused.records.iter().map(|record| (record.index, Some(record.to_string()))).collect();
-    }
-    Box::new(outcome)
+    // KIP-467: words only where single records are refused; the rest is a code, and clients have words of their own for it.
+    let detail = match &error {
+        ProduceError::Records(refused) => Some(Box::new(RefusalDetail {
+            message: Some(error.to_string()),
+            records: refused.records.iter().map(|record| (record.index, Some(record.to_string()))).collect(),
+        })),
+        _ => None,
+    };
+    Box::new(ProduceOutcome { detail, ..ProduceOutcome::failed(code) })
 }
 
 /// Kafka's code for a batch that passed and was not appended.
@@ -394,5 +388,5 @@ fn producer_refusal(error: &SequenceError) -> ProduceOutcome {
         // Retriable: room comes with expiry.
         SequenceError::TooManyProducers { .. } => ErrorCode::KafkaStorageError,
     };
-    ProduceOutcome::failed_with(code, error.to_string())
+    ProduceOutcome::failed(code)
 }
