@@ -363,6 +363,10 @@ proptest! {
         let keep = if magic { start.len().min(16) } else { 0 };
         let _ = decompress(codec, &[&start[..keep], &bytes].concat());
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn large_snappy_blocks_are_decoded_as_the_reference_decodes_them(seed: u8, place: prop::sample::Index, change: u8) {

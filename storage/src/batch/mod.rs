@@ -32,7 +32,8 @@ mod walk;
 pub use blob::{BatchError, BatchView, Batches};
 pub use build::{BatchBuilder, BuildError, RecordHeader};
 pub use codec::{
-    CompressError, Compressor, DecompressError, DecompressScratch, Decompression, TargetCodec, decompress_all,
+    CompressError, Compressor, DecompressError, DecompressScratch, Decompression, GZIP_LEVEL_DEFAULT, TargetCodec,
+    ZSTD_LEVEL_DEFAULT, decompress_all,
 };
 pub use header::{Attributes, BatchHeader, Compression, HeaderError, TimestampType, crc_of, crc_ok};
 pub use record::{Record, RecordHeaders, Records};

@@ -4,7 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use corelog_storage::batch::{
-    BatchBuilder, BatchView, Compression, DecompressScratch, Record, Records, TargetCodec, decompress_all,
+    BatchBuilder, BatchView, Compression, DecompressScratch, ProduceError, Record, Records, TargetCodec, Validated,
+    ValidationRules, decompress_all, field, sole_batch, validate,
 };
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use proptest::collection::vec;
@@ -104,7 +105,7 @@ pub fn put(batch: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// Makes the length and the CRC of changed bytes right again.
 pub fn reseal(batch: &mut [u8]) {
-    use corelog_storage::batch::{crc_of, field};
+    use corelog_storage::batch::crc_of;
     let length = (batch.len() - 12) as i32;
     put(batch, field::LENGTH, &length.to_be_bytes());
     let crc = crc_of(batch);
@@ -135,4 +136,32 @@ pub fn any_record() -> impl Strategy<Value = Owned> {
 
 pub fn any_records() -> impl Strategy<Value = Vec<Owned>> {
     vec(any_record(), 1..30)
+}
+
+pub const NOW: Timestamp = Timestamp(1_700_000_001_000);
+/// The newest version of Produce.
+pub const VERSION: i16 = 13;
+
+pub fn judge(batch: &[u8], rules: &ValidationRules) -> Result<Validated, ProduceError> {
+    let batch = sole_batch(batch, VERSION)?;
+    validate(batch, rules, NOW, &mut DecompressScratch::new())
+}
+
+pub fn refusal(batch: &[u8], rules: &ValidationRules) -> ProduceError {
+    judge(batch, rules).expect_err("the batch must be refused")
+}
+
+pub fn change(batch: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut batch = batch.to_vec();
+    put(&mut batch, at, bytes);
+    reseal(&mut batch);
+    batch
+}
+
+pub fn plain() -> Vec<u8> {
+    build(Compression::None, &small_records(3))
+}
+
+pub fn with_times(before: i64, after: i64) -> ValidationRules {
+    ValidationRules { timestamp_before_max_ms: before, timestamp_after_max_ms: after, ..Default::default() }
 }

@@ -21,7 +21,7 @@ mod snappy;
 mod xxh32;
 mod zstd;
 
-pub use compress::{CompressError, Compressor, TargetCodec};
+pub use compress::{CompressError, Compressor, GZIP_LEVEL_DEFAULT, TargetCodec, ZSTD_LEVEL_DEFAULT};
 
 use super::Compression;
 
