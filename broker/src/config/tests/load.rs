@@ -344,3 +344,22 @@ fn the_command_line_explains_properties() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn the_documentation_names_every_property_with_its_default() {
+    let text = include_str!("../../../../docs/configuration.md");
+    for row in table::broker().iter().chain(table::topic()).filter(|row| !row.internal) {
+        let name = format!("`{}`", row.name);
+        assert!(text.contains(&name), "docs/configuration.md does not name {name}");
+        let line = text.lines().find(|line| line.starts_with(&format!("| {name} | {} |", row.kind)));
+        if let (Some(line), Some(default)) = (line, row.default.filter(|d| !d.is_empty())) {
+            assert!(
+                line.contains(&format!("| `{default}` |")),
+                "docs/configuration.md has another default for {name}: {line}"
+            );
+        }
+    }
+    for (name, _) in table::DEVIATIONS {
+        assert!(text.contains(&format!("`{name}`")), "{name}");
+    }
+}
