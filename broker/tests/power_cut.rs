@@ -26,6 +26,8 @@ const PARTITIONS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// After so many cuts the topics are verified for the last time, deleted, and made anew: the disk stays small, deletion is tried too.
 const CUTS_PER_GENERATION: u64 = 8;
+/// Topics of the administrator that exist at a time.
+const ADMIN_TOPICS_MAX: usize = 20;
 /// A broken broker must be caught within so many cuts.
 const CUTS_UNTIL_CAUGHT: u64 = 30;
 /// The sabotage that the debug build of the broker understands, for this test alone.
@@ -40,6 +42,7 @@ struct Stream {
     source: Arc<dyn Source>,
     ledger: Arc<Ledger>,
     stop: Arc<AtomicBool>,
+    paused: Arc<AtomicBool>,
     pouring: Option<JoinHandle<()>>,
     watcher: Option<Watcher>,
 }
@@ -52,16 +55,24 @@ impl Stream {
         // A short queue: most of what is under way at a cut should have been sent, and the disk is in memory.
         let options = LoadOptions { idempotent, queue_messages: 400, linger_ms: 1, ..LoadOptions::default() };
         let load = Load::new(bootstrap, &topic, Arc::clone(&source), Arc::clone(&ledger), &options);
-        let stopped = Arc::clone(&stop);
+        let paused = Arc::new(AtomicBool::new(false));
+        let (stopped, pause) = (Arc::clone(&stop), Arc::clone(&paused));
         let pouring = std::thread::spawn(move || {
             let mut number = 0;
             while !stopped.load(Ordering::Relaxed) {
-                number += u64::from(load.push(number, Instant::now() + Duration::from_millis(20)));
+                // Bursts rather than a flood: cuts and their judgement are what counts, not megabytes.
+                for _ in 0..40 {
+                    number += u64::from(load.push(number, Instant::now() + Duration::from_millis(20)));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+                while pause.load(Ordering::Relaxed) && !stopped.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
             // What is under way is acknowledged or not; nobody waits for it.
         });
         let watcher = Watcher::new(bootstrap, &topic, Arc::clone(&source), Arc::clone(&ledger));
-        Stream { topic, idempotent, source, ledger, stop, pouring: Some(pouring), watcher: Some(watcher) }
+        Stream { topic, idempotent, source, ledger, stop, paused, pouring: Some(pouring), watcher: Some(watcher) }
     }
 
     /// The first broken promise, if there is one.
@@ -75,6 +86,11 @@ impl Stream {
             Some(failure) => Err(format!("topic {}: {failure}", self.topic)),
             None => Ok(verified.records),
         }
+    }
+
+    /// No new payloads while set; those under way go on.
+    fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
     }
 
     fn end(&mut self) {
@@ -118,7 +134,7 @@ impl Administrator {
             let mut number = 0;
             let mut admin = Admin::new(&bootstrap, Duration::from_secs(2));
             while !stopped.load(Ordering::Relaxed) {
-                let name = format!("{prefix}-{number}");
+                let name = format!("{prefix}-{number:06}");
                 number += 1;
                 let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let created = admin.create_topic(&name, 1 + number % 3, &[]);
@@ -127,15 +143,19 @@ impl Administrator {
                     admin = Admin::new(&bootstrap, Duration::from_secs(2));
                     continue;
                 }
-                lock().created.insert(name.clone());
-                if number % 3 == 0 {
-                    lock().unclear.insert(name.clone());
-                    if admin.delete_topic(&name).is_ok() {
+                lock().created.insert(name);
+                // The oldest goes when there are enough: each partition costs time at each start.
+                let oldest = lock().created.iter().next().cloned();
+                if let Some(oldest) = oldest
+                    && lock().created.len() > ADMIN_TOPICS_MAX
+                {
+                    lock().unclear.insert(oldest.clone());
+                    if admin.delete_topic(&oldest).is_ok() {
                         let mut promises = lock();
-                        promises.unclear.remove(&name);
-                        promises.created.remove(&name);
-                        promises.deleted.insert(name);
+                        promises.deleted.insert(oldest.clone());
+                        promises.unclear.remove(&oldest);
                     }
+                    lock().created.remove(&oldest);
                 }
                 let end = admin.client().inner().fetch_watermarks(&trimmed, 0, Duration::from_secs(1));
                 if let Ok((start, end)) = end
@@ -213,6 +233,10 @@ impl Generation {
         Ok(Generation { streams, administrator, trimmed, number })
     }
 
+    fn pause(&self, paused: bool) {
+        self.streams.iter().chain([&self.trimmed]).for_each(|stream| stream.pause(paused));
+    }
+
     /// Compares what the broker has after a cut with what it had promised before.
     fn judge(&self, setup: &BrokerSetup, tally: &mut Tally) -> Result<(), String> {
         let admin = Admin::new(&setup.bootstrap(), PATIENCE);
@@ -239,6 +263,7 @@ impl Generation {
         for stream in &self.streams {
             tally.records += stream.judge(&setup.bootstrap())?;
         }
+        self.pause(false);
         Ok(())
     }
 
@@ -270,6 +295,7 @@ fn start(setup: &BrokerSetup, tally: &mut Tally) -> Result<Broker, String> {
 fn run(mut disk: FuseDisk, setup: &BrokerSetup, cuts: u64, seed: u64, tally: &mut Tally) -> Result<(), String> {
     let mut random = Random::new(seed);
     disk.set_sync_time_max(Duration::from_millis(1));
+    let began = Instant::now();
     let mut broker = start(setup, tally)?;
     let mut generation = Generation::start(setup, 0, &mut random)?;
     for cut in 1..=cuts {
@@ -279,10 +305,12 @@ fn run(mut disk: FuseDisk, setup: &BrokerSetup, cuts: u64, seed: u64, tally: &mu
         }
         let report = disk.power_cut(random.next_u64(), || broker.kill_at_once());
         broker.wait();
+        generation.pause(true);
         tally.cuts += 1;
         tally.sectors_lost += report.sectors_lost;
         tally.entries_lost += report.entries_lost;
         broker = start(setup, tally)?;
+        println!("{:?}: cut {cut}: {report:?}, start {:?}", began.elapsed(), broker.start_time());
         let when = |what: String| format!("after cut {cut} ({report:?}): {what}");
         generation.judge(setup, tally).map_err(when)?;
         if cut % CUTS_PER_GENERATION == 0 || cut == cuts {

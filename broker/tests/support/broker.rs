@@ -123,6 +123,7 @@ impl BrokerSetup {
                 _ => Err(std::io::Error::last_os_error()),
             });
         }
+        self.wait_for_port();
         let began = Instant::now();
         let mut child = command.spawn().expect("the broker's binary can be started");
         let log = Log::default();
@@ -140,6 +141,17 @@ impl BrokerSetup {
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(StartFailure { exit: None, waited: began.elapsed(), log: broker.log() })
+    }
+}
+
+impl BrokerSetup {
+    /// A killed process's ring lets go of its listening socket a moment after the process itself is gone. A broker that is started in
+    /// that moment rightly takes the port for occupied; that is not what these tests are about.
+    fn wait_for_port(&self) {
+        let began = Instant::now();
+        while TcpListener::bind(self.address()).is_err() && began.elapsed() < START_PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 # Holds: the brokers of this run, by name: address, data folder, pid. Never touches: a process it did not start.
 
 declare -A BROKER_ADDRESS=() BROKER_DATA=() BROKER_PID=() BROKER_KIND=()
-BROKER_READY_SECONDS_MAX=60
+BROKER_READY_SECONDS_MAX=180
 BROKER_STOP_SECONDS_MAX=20
 
 free_port() {

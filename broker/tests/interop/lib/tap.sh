@@ -22,7 +22,7 @@ fail() { echo "$*" >&2; exit 1; }
 
 equal() { [ "$1" = "$2" ] || fail "$3: expected <$1>, got <$2>"; }
 
-contains() { grep -qF -- "$2" <<<"$1" || fail "$3: no <$2> in: $1"; }
+contains() { grep -qF -- "$2" <<<"$1" || fail "$3: no <$2> in: $(head -c 600 <<<"$1")"; }
 
 # eventually COMMAND...: a Kafka controller answers before its brokers have replayed the change.
 eventually() {
