@@ -29,7 +29,10 @@ fn refused(texts: ListenerTexts<'_>) -> String {
     }
 }
 
-fn told(listeners: &Listeners) -> Vec<(&str, Option<&str>, u16, &str, u16, bool)> {
+/// Name, bound host and port, advertised host and port, whether advertised.
+type Told<'a> = (&'a str, Option<&'a str>, u16, &'a str, u16, bool);
+
+fn told(listeners: &Listeners) -> Vec<Told<'_>> {
     let each = listeners.open.iter().map(|l| {
         let bind = l.bind_host.as_deref();
         (l.name.as_str(), bind, l.bind_port, l.advertised_host.as_str(), l.advertised_port, l.is_advertised)

@@ -303,6 +303,9 @@ fn rot_in_the_last_frame_looks_like_a_torn_append_and_is_cut() {
     let Ok(opened) = opened else { panic!("{opened:?}") };
     assert!(opened.torn_bytes > 100);
     assert_eq!(opened.log.last_index(), 3);
+    drop(opened);
+    let again = sim.open().map(|opened| (opened.torn_bytes, opened.log.last_index()));
+    assert!(matches!(again, Ok((0, 3))), "cut once and for all: {again:?}");
 }
 
 #[test]
@@ -350,5 +353,22 @@ fn a_failed_append_breaks_the_log_and_a_full_disk_does_not() {
             assert_eq!(matches!(second, Err(LogWriteError::Broken)), broken, "{second:?}");
             assert_eq!(second.is_ok(), !broken, "{second:?}");
         });
+    }
+}
+
+#[test]
+fn an_append_that_was_refused_for_want_of_room_is_not_there_after_a_restart() {
+    for seed in 0..20 {
+        let sim = Sim::new(seed);
+        // The disk may have taken every byte before it refused.
+        sim.world.disk(sim.node).fail_nth(DiskOpKind::DurableWrite, 0, libc::ENOSPC);
+        sim.run(async move |reactor| {
+            let opened = FileLog::open(&reactor, Path::new(DATA)).await;
+            let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
+            assert!(log.save_hard_state(HardState { term: 1, voted_for: 1, commit: 0 }).await.is_ok());
+            let refused = log.append(vec![Entry { index: 1, term: 1, bytes: vec![1; 50] }]).await;
+            assert!(matches!(refused, Err(LogWriteError::NoSpace(_))), "{refused:?}");
+        });
+        assert_eq!(sim.held().entries, [], "seed {seed}");
     }
 }
