@@ -80,6 +80,8 @@ impl FileLog {
     pub async fn open(reactor: &Reactor, data_dir: &Path) -> Result<OpenedLog, OpenLogError> {
         let dir = data_dir.join(format!("{CLUSTER_METADATA}-0"));
         files::make_folder(reactor, data_dir, &dir).await?;
+        // The last process may have died between a rename and its sync: what is found here must be what stays.
+        reactor.sync_dir(&dir).await.map_err(files::cannot("sync", &dir))?;
         let mut found = Found::look(reactor, &dir)?;
         let snapshot = match found.newest_snapshot() {
             Some((meta, path)) => Some((meta, files::read_snapshot(reactor, &path, meta).await?)),

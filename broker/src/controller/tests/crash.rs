@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimWorld};
-use corelog_reactor::{Reactor, ReactorLimits};
+use corelog_reactor::{Durability, OpenHow, Reactor, ReactorLimits};
 
 use super::Seeded;
 use crate::controller::log::{
@@ -34,6 +34,13 @@ impl Held {
             snapshot: opened.log.snapshot_meta().zip(opened.snapshot.clone()),
             entries: opened.log.entries().to_vec(),
         }
+    }
+
+    /// Short enough to read.
+    fn summary(&self) -> String {
+        let entries: Vec<(u64, u64, usize)> = self.entries.iter().map(|e| (e.index, e.term, e.bytes.len())).collect();
+        let snapshot = self.snapshot.as_ref().map(|(meta, bytes)| (meta.index, meta.term, bytes.len()));
+        format!("{:?}, snapshot {snapshot:?}, entries {entries:?}", self.hard)
     }
 
     fn last(&self) -> u64 {
@@ -166,7 +173,7 @@ async fn operate(log: &mut FileLog, model: &RefCell<Model>, random: &mut Seeded)
     Ok(())
 }
 
-/// Lives of a log: each opens it, checks it, works on it, and ends by a power cut at a random moment.
+/// Lives of a log: each opens it, checks it, works on it, and ends at a random moment, mostly by a power cut.
 fn lives(seed: u64, full_disk: bool, failing_disk: bool) -> u64 {
     let sim = Sim::new(seed);
     let mut random = Seeded(seed);
@@ -220,7 +227,12 @@ fn lives(seed: u64, full_disk: bool, failing_disk: bool) -> u64 {
             });
         }
         sim.world.run_for(Duration::from_micros(random.below(40_000)));
-        sim.world.crash(sim.node);
+        if random.below(3) == 0 {
+            // Only the process dies: what it had given the kernel can be read, and may still be lost.
+            sim.world.stop(&reactor);
+        } else {
+            sim.world.crash(sim.node);
+        }
         disk.set_capacity(None);
         disk.clear_fault();
     }
@@ -234,8 +246,10 @@ fn settle(model: &RefCell<Model>, found: Held, place: &str) {
     let pending = model.pending.take();
     assert!(
         found == model.acknowledged || Some(&found) == pending.as_ref(),
-        "{place}: found {found:?}\nacknowledged {:?}\nunder way {pending:?}",
-        model.acknowledged
+        "{place}: found {}\nacknowledged {}\nunder way {:?}",
+        found.summary(),
+        model.acknowledged.summary(),
+        pending.map(|held| held.summary())
     );
     model.acknowledged = found;
 }
@@ -371,4 +385,24 @@ fn an_append_that_was_refused_for_want_of_room_is_not_there_after_a_restart() {
         });
         assert_eq!(sim.held().entries, [], "seed {seed}");
     }
+}
+
+#[test]
+fn an_entry_that_was_found_once_stays_even_if_its_writer_died_before_its_sync() {
+    let sim = prepared();
+    let path = sim.file("log-");
+    let disk = sim.world.disk(sim.node);
+    let whole = disk.contents(&path).unwrap_or_default();
+    let (first, second) = whole.split_at(whole.len() / 2);
+    assert!(disk.put(&path, first));
+    let (second, offset) = (second.to_vec(), first.len() as u64);
+    sim.run(async move |reactor| {
+        let file = reactor.open(&path, OpenHow::write()).await;
+        let Ok(file) = file else { panic!("{file:?}") };
+        let (written, _) = file.write_at(second, offset, Durability::None).await;
+        assert!(written.is_ok(), "{written:?}");
+    });
+    assert_eq!(sim.held().last(), 4);
+    sim.world.crash(sim.node);
+    assert_eq!(sim.held().last(), 4);
 }
