@@ -74,6 +74,7 @@ impl Model {
     fn cut(&mut self, end: i64) {
         self.entries.retain(|e| e.next <= end);
         self.acked = self.acked.min(end);
+        self.log_start = self.log_start.min(end);
         self.sequence = self.entries.iter().rev().map(|e| e.sequence).next().unwrap_or(0);
     }
 }
@@ -156,11 +157,17 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                 let (from, to) = (model.borrow().log_start, model.borrow().end());
                 let offset = from + dice.below((to - from + 1) as u64) as i64;
                 model.borrow_mut().truncating = Some(offset);
-                if let Ok(end) = log.truncate_to(Offset(offset)).await {
+                let end = log.truncate_to(Offset(offset)).await;
+                if let Err(error) = &end {
+                    println!("truncation to {offset}: {error}; {:?}", log.status());
+                }
+                if let Ok(end) = end {
                     assert!(end.0 <= offset || end.0 == to, "truncated to {end} instead of {offset}");
                     let mut model = model.borrow_mut();
                     model.cut(end.0);
                     model.truncating = None;
+                    let last = log.producers(|p| p.get(ProducerId(PRODUCER)).map_or(0, |e| e.last_offset().0 + 1));
+                    assert_eq!(last, end.0, "the producer's end after a truncation to {offset}: {:?}", log.status());
                     drop(model);
                     if log.fenced().is_none() {
                         lead(&log).await;
@@ -253,6 +260,9 @@ fn check(log: &Log, found: &[u8], model: &mut Model) -> Result<(), String> {
         // The batch that contains the offset is gone as well.
         let floor = model.entries.iter().find(|e| to < e.next).map_or(to, |e| e.base);
         acked = acked.min(floor);
+        if end == floor {
+            model.log_start = model.log_start.min(floor);
+        }
     }
     if end < acked {
         return Err(format!("log end {end} behind acknowledged {acked}"));
@@ -279,7 +289,7 @@ fn check(log: &Log, found: &[u8], model: &mut Model) -> Result<(), String> {
     model.acked = end;
     // Below the log start producers may have been forgotten with the records.
     let last = log.producers(|p| p.get(ProducerId(PRODUCER)).map(|e| e.last_offset().0));
-    if end > start && last != Some(end - 1) {
+    if end > 0 && last != Some(end - 1) {
         return Err(format!("the producer's last offset is {last:?}, the log's end {end}"));
     }
     Ok(())
@@ -310,6 +320,40 @@ fn lives(seed: u64, options: impl Fn() -> StorageOptions) -> Result<(), String> 
         } else {
             Vec::new()
         };
+        if log.fenced().is_some() {
+            for path in world.disk(node).list(Path::new("/data/orders-0")) {
+                if !path.to_string_lossy().ends_with(".log") {
+                    continue;
+                }
+                let bytes = world.disk(node).contents(&path).unwrap();
+                let base: i64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+                let mut at = 0usize;
+                println!("DBG {path:?} len {}", bytes.len());
+                for e in model.borrow().entries.iter().filter(|e| e.base >= base) {
+                    if at + e.bytes.len() > bytes.len() {
+                        break;
+                    }
+                    let found = &bytes[at..at + e.bytes.len()];
+                    let diff: Vec<usize> = (0..found.len()).filter(|i| found[*i] != e.bytes[*i]).collect();
+                    if !diff.is_empty() {
+                        println!(
+                            "DBG entry {}..{} at {at} len {} differs in {} bytes from {} to {}; found {:?} expected {:?}",
+                            e.base,
+                            e.next,
+                            e.bytes.len(),
+                            diff.len(),
+                            at + diff[0],
+                            at + diff[diff.len() - 1],
+                            &found[diff[0]..(diff[0] + 40).min(found.len())],
+                            &e.bytes[diff[0]..(diff[0] + 40).min(found.len())]
+                        );
+                        break;
+                    }
+                    at += e.bytes.len();
+                }
+            }
+            println!("DBG acked {}", model.borrow().acked);
+        }
         check(&log, &found, &mut model.borrow_mut())?;
         let own = log.clone();
         run(&world, &reactor, async move { lead(&own).await });

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes that [`read_file`] asks for first, and then again and again.
 const READ_STEP_BYTES: usize = 64 << 10;
-/// Tries of a write that gets no further, not even by a block.
-const STALLED_WRITES_MAX: u32 = 32;
+/// Tries of a read or write that gets no further, not even by a block.
+const STALLED_CALLS_MAX: u32 = 32;
 /// Suffix of a file that is being written and will be renamed; leftovers of a crash are removed at start.
 pub const SCRATCH_SUFFIX: &str = ".tmp";
 
@@ -29,20 +29,34 @@ pub fn is_no_space(error: &io::Error) -> bool {
 
 /// Fills `buf` from `offset` on, up to the file's end. Returns how many bytes there were.
 ///
-/// Works for O_DIRECT: a read that ended within a block is repeated from that block on. If it gets no further, that is
-/// the end of the file.
+/// Works for O_DIRECT, where a read must start at a block: one that was cut short within a block is repeated from that
+/// block on, unless the file ends there.
 pub async fn read_full(file: &File, mut buf: AlignedBuf, offset: u64) -> (io::Result<usize>, AlignedBuf) {
     let want = buf.len();
     let mut done = 0;
+    let mut stalled = 0;
     while done < want {
         let from = align_down(done as u64) as usize;
         let (result, slice) = file.read_at(BufSlice::new(buf, from..want), offset + from as u64).await;
         buf = slice.into_inner();
         match result {
-            Ok(n) if from + n <= done => break,
-            Ok(n) => done = from + n,
-            Err(error) if is_interrupted(&error) => {}
+            Ok(0) => break,
+            Ok(n) => {
+                stalled = if from + n > done { 0 } else { stalled + 1 };
+                done = done.max(from + n);
+            }
+            Err(error) if is_interrupted(&error) => continue,
             Err(error) => return (Err(error), buf),
+        }
+        if done < want {
+            match file.len() {
+                Ok(len) if offset + done as u64 >= len => break,
+                Ok(_) if stalled > STALLED_CALLS_MAX => {
+                    return (Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the disk gives no bytes")), buf);
+                }
+                Ok(_) => {}
+                Err(error) => return (Err(error), buf),
+            }
         }
     }
     (Ok(done), buf)
@@ -95,7 +109,7 @@ impl WriteProgress {
         let next = if reached >= total { total } else { align_down(reached as u64) as usize };
         self.stalled = if next > self.done { 0 } else { self.stalled + 1 };
         self.done = next;
-        if n == 0 || self.stalled > STALLED_WRITES_MAX {
+        if n == 0 || self.stalled > STALLED_CALLS_MAX {
             return Err(io::Error::new(io::ErrorKind::WriteZero, "the disk takes no bytes"));
         }
         Ok(())

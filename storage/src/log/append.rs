@@ -147,11 +147,9 @@ impl Log {
                         expected: state.log_end,
                     }));
                 }
-                if header.leader_epoch < state.epoch() || header.leader_epoch.0 < 0 {
-                    return Err(AppendError::NotNext(BatchFault::Epoch {
-                        found: header.leader_epoch,
-                        before: state.epoch(),
-                    }));
+                let before = state.epoch_of_end();
+                if header.leader_epoch < before || header.leader_epoch.0 < 0 {
+                    return Err(AppendError::NotNext(BatchFault::Epoch { found: header.leader_epoch, before }));
                 }
             }
             let marker = marker_of(&view, AppendOrigin::Replication)?;

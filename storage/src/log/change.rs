@@ -43,35 +43,34 @@ impl Log {
         }
         self.update_checkpoint(|entry| entry.log_start = entry.log_start.max(offset));
         inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
-        let below = {
+        {
             let mut state = inner.state.borrow_mut();
             let start = state.log_start.max(offset).min(state.log_end);
             state.log_start = start;
             state.epochs.truncate_from_start(start);
             state.producers.on_log_start(start);
             state.assert_invariants();
-            self.take_segments_below(&mut state)
-        };
-        inner.changed.fire();
-        if !below.is_empty() {
-            self.remove_in_background(below);
         }
+        inner.changed.fire();
+        self.remove_segments_below_start();
         Ok(self.log_start())
     }
 
-    /// Takes sealed segments out that lie wholly below the log start.
-    fn take_segments_below(&self, state: &mut super::state::State) -> Vec<Offset> {
+    /// Removes sealed segments that lie wholly below the log start. One that is not sealed yet goes once it is.
+    pub(super) fn remove_segments_below_start(&self) {
         let inner = &*self.0;
         let mut below = Vec::new();
         loop {
-            let next = state.older.get(1).map_or(state.active.base, |s| s.base);
-            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && next <= state.log_start);
-            let Some(first) = first else {
-                return below;
-            };
+            let mut state = inner.state.borrow_mut();
+            let (log_start, next) = (state.log_start, state.older.get(1).map_or(state.active.base, |s| s.base));
+            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && next <= log_start);
+            let Some(first) = first else { break };
             inner.env.give_chunk_bytes(first.tail.memory_bytes());
             inner.env.cold().forget(inner.number, Some(first.base));
             below.push(first.base);
+        }
+        if !below.is_empty() {
+            self.remove_in_background(below);
         }
     }
 
@@ -79,6 +78,11 @@ impl Log {
     pub(super) fn remove_in_background(&self, bases: Vec<Offset>) {
         let log = self.clone();
         let task = async move {
+            // What the checkpoint on disk still needs must not go before a later one is there.
+            if let Err(error) = log.0.env.flush_checkpoint().await {
+                tracing::warn!(log = %log.name(), %error, "cannot write the checkpoint: the next start removes segments");
+                return;
+            }
             for base in bases {
                 if log.0.is_closed() {
                     return;
@@ -131,6 +135,7 @@ impl Log {
             }
             // Neither number is negative: asserted by the type of error above.
             let _ = state.epochs.assign(epoch, start);
+            state.epoch_begun = epoch;
         }
         match self.write_epochs().await {
             Ok(()) => Ok(()),

@@ -127,6 +127,7 @@ impl Log {
             }
         }
         self.move_recovery_point(RecoveryPoint { offset: end, segment_base: end, position: 0 });
+        self.remove_segments_below_start();
         self.replace_inner_snapshot(None).await
     }
 

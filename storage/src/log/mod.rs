@@ -174,6 +174,13 @@ impl Log {
         }
     }
 
+    /// Whether appended bytes wait for a commit that may still come: also while a change of the log holds commits up.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        let state = self.0.state.borrow();
+        state.pending_bytes > 0 && matches!(state.status, Status::Open | Status::NoSpace)
+    }
+
     /// Whether the disk is full: appends are refused until a commit finds space again.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {

@@ -15,7 +15,7 @@ use super::state::{Capture, State, Status};
 use super::{Inner, Log};
 use crate::disk::align_up;
 use crate::disk::checkpoint::LogKey;
-use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, unlink_if_there, write_synced};
+use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
 use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
 use crate::disk::spare::{write_zeroes, zeroes};
 use crate::epochs::{CHECKPOINT_FILE_NAME, EpochCache};
@@ -58,8 +58,9 @@ impl Log {
         let make = async {
             make_first_segment(env, &folder).await?;
             let metadata = encode_partition_metadata(name.topic_id);
-            write_synced(reactor, &folder.join(PARTITION_METADATA), metadata).await?;
+            // A folder with this file is a whole log: whatever else belongs to one is durable before.
             reactor.sync_dir(&folder).await?;
+            replace_file(reactor, &folder.join(PARTITION_METADATA), metadata).await?;
             reactor.sync_dir(env.data()).await
         };
         make.await.map_err(failed(&folder, "fill it"))?;

@@ -130,7 +130,11 @@ pub(super) async fn recover(
         now,
         recovery: entry.recovery,
         limit: entry.truncate_to,
-        must_reach: entry.recovery.offset.max(entry.log_start),
+        must_reach: match entry.truncate_to {
+            // The cut may have fallen before the log start, if that lay within the batch that had to go.
+            Some(_) => entry.recovery.offset,
+            None => entry.recovery.offset.max(entry.log_start),
+        },
         replay_from: Offset::ZERO,
         producers: ProducerState::new(ProducerStateLimits::default(), Offset::ZERO),
         epochs,
@@ -140,7 +144,9 @@ pub(super) async fn recover(
         recovery.drop_segments_from(limit, &mut bases).await?;
     }
     let mut below_start = Vec::new();
-    while bases.get(1).is_some_and(|next| *next <= entry.log_start) {
+    // What lies behind the recovery point is read all the same: the producers' state is in no snapshot yet.
+    let unneeded = entry.log_start.min(entry.recovery.offset);
+    while bases.get(1).is_some_and(|next| *next <= unneeded) {
         below_start.push(bases.remove(0));
     }
     let missing = match bases.first() {
@@ -225,7 +231,7 @@ impl Recovery<'_> {
 
     /// Loads the newest sound producer snapshot at or below the recovery point, and replays from there.
     async fn load_snapshot(&mut self, snapshots: &[Offset], first: Offset) -> Result<Option<Offset>, OpenError> {
-        let highest = self.recovery.offset.min(self.limit.unwrap_or(self.recovery.offset));
+        let highest = self.recovery.offset.min(self.limit.unwrap_or(self.recovery.offset)).max(first);
         for at in snapshots.iter().rev().filter(|at| (first..=highest).contains(*at)) {
             let path = self.path(*at, SNAPSHOT);
             let bytes = read_file(self.env.reactor(), &path).await.map_err(failed(&path, "read it"))?;

@@ -167,6 +167,8 @@ pub(super) struct State {
     pub(super) pending_bytes: u64,
     pub(super) producers: ProducerState,
     pub(super) epochs: EpochCache,
+    /// A leader's epoch never goes back below this.
+    pub(super) epoch_begun: LeaderEpoch,
     /// What is, or is about to be, in the shard's checkpoint.
     pub(super) checkpoint: CheckpointEntry,
     pub(super) capture: Option<Capture>,
@@ -202,6 +204,7 @@ impl State {
             active,
             pending_bytes: 0,
             producers,
+            epoch_begun: epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch),
             epochs,
             checkpoint,
             capture: None,
@@ -240,8 +243,13 @@ impl State {
         }
     }
 
-    /// The newest leader epoch.
+    /// The newest leader epoch that was ever begun here, also when a truncation has removed its records.
     pub(super) fn epoch(&self) -> LeaderEpoch {
+        self.epoch_begun.max(self.epoch_of_end())
+    }
+
+    /// The epoch of the log's last record, or the one begun behind it.
+    pub(super) fn epoch_of_end(&self) -> LeaderEpoch {
         self.epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch)
     }
 

@@ -92,7 +92,10 @@ impl Log {
         let cut = self.find_cut(base, offset).await?;
         let end = self.cut_segment(base, cut).await?;
         self.cut_epochs_and_snapshots(end).await?;
-        self.update_checkpoint(|entry| entry.truncate_to = None);
+        self.update_checkpoint(|entry| {
+            entry.truncate_to = None;
+            entry.log_start = entry.log_start.min(end);
+        });
         inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
         Ok(end)
     }
@@ -223,6 +226,8 @@ impl Log {
         };
         state.log_end = cut.offset;
         state.durable_end = cut.offset;
+        // The log start may lie within the batch that had to go as a whole.
+        state.log_start = state.log_start.min(cut.offset);
         state.assert_invariants();
         Ok(cut.offset)
     }
@@ -232,7 +237,11 @@ impl Log {
         let reactor = inner.env.reactor();
         self.remove_snapshots(|at| at > end).await.map_err(failed("remove a producer snapshot"))?;
         reactor.sync_dir(&inner.folder).await.map_err(failed("sync the log's folder"))?;
-        inner.state.borrow_mut().epochs.truncate_from_end(end);
+        {
+            let mut state = inner.state.borrow_mut();
+            state.epoch_begun = state.epoch();
+            state.epochs.truncate_from_end(end);
+        }
         self.write_epochs().await.map_err(failed("write the leader epochs"))?;
         self.reload_producers(end).await
     }
@@ -277,7 +286,7 @@ impl Log {
             let file = reactor.open(&path, how).await;
             let file = file.map_err(failed("open a segment"))?;
             let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None);
-            scan_file(reactor, &file, &mut scanner, bytes, |batch| {
+            let stop = scan_file(reactor, &file, &mut scanner, bytes, |batch| {
                 if batch.header.base_offset < from {
                     return;
                 }
@@ -289,6 +298,13 @@ impl Log {
             })
             .await
             .map_err(failed("read a segment"))?;
+            if let Some(ScanStop::Fault(fault)) = stop {
+                return Err(ChangeError::Read(ReadError::Damaged {
+                    segment: base,
+                    position: scanner.position(),
+                    fault: fault.into(),
+                }));
+            }
         }
         inner.state.borrow_mut().producers = producers;
         Ok(())

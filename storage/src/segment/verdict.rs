@@ -46,9 +46,7 @@ pub fn judge(bytes: &[u8], position: u64, expected: Offset, epoch: LeaderEpoch) 
     let garbage_end = position + last as u64 + 1;
     match find_sound(bytes, expected, epoch) {
         None => Verdict::Torn { garbage_end },
-        Some(sound) if has_old_sector(bytes.get(..sound).unwrap_or_default(), position) => {
-            Verdict::Torn { garbage_end }
-        }
+        Some(sound) if has_old_sector(bytes, sound, position) => Verdict::Torn { garbage_end },
         Some(sound) => Verdict::Rotten { sound_at: Some(position + sound as u64) },
     }
 }
@@ -89,18 +87,17 @@ fn is_sound(bytes: &[u8], expected: Offset, epoch: LeaderEpoch, next: Option<Off
         && view.crc_ok()
 }
 
-/// Whether a whole sector's share of `bytes` (which start at `position`) still shows what was there before the write.
-fn has_old_sector(bytes: &[u8], position: u64) -> bool {
-    let end = position + bytes.len() as u64;
+/// Whether a sector that holds some of the first `len` bytes still shows what was there before the write: zeroes only.
+/// `bytes` start at `position` of the segment. The sector in which the sound batch starts counts as well: the first bytes of
+/// a batch are zeroes while its offset is small.
+fn has_old_sector(bytes: &[u8], len: usize, position: u64) -> bool {
+    let end = position + len as u64;
     let mut start = position;
     while start < end {
         let sector_end = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
-        // The sound batch begins in this sector: the sector is new.
-        if sector_end > end {
-            return false;
-        }
-        let share = (start - position) as usize..(sector_end - position) as usize;
-        if bytes.get(share).is_some_and(|s| s.iter().all(|b| *b == 0)) {
+        let from = (start - position) as usize;
+        let to = usize::try_from(sector_end - position).map_or(bytes.len(), |to| to.min(bytes.len()));
+        if bytes.get(from..to).is_some_and(|s| s.iter().all(|b| *b == 0)) {
             return true;
         }
         start = sector_end;
@@ -171,13 +168,23 @@ mod tests {
     }
 
     #[test]
-    fn zeroes_in_the_sector_where_the_sound_batch_starts_explain_nothing() {
+    fn zeroes_in_a_sector_that_was_written_explain_nothing() {
         let mut bytes = batch(10, 1, 3, 1_000);
         let first = bytes.len();
         let sector_start = (first as u64 / SECTOR_BYTES * SECTOR_BYTES) as usize;
         bytes[sector_start..].fill(0);
         bytes.extend_from_slice(&batch(11, 1, 3, 100));
         assert!(matches!(verdict(&bytes, 0), Verdict::Rotten { .. }));
+    }
+
+    #[test]
+    fn a_sector_that_holds_only_the_zeroes_at_the_front_of_the_sound_batch_may_be_old() {
+        // The sound batch starts four bytes before a sector's end; the upper half of its base offset is zero.
+        let mut bytes = batch(10, 1, 3, 1_020 - 61);
+        assert_eq!(bytes.len(), 1_020);
+        bytes[512..].fill(0);
+        bytes.extend_from_slice(&batch(11, 1, 3, 100));
+        assert!(matches!(verdict(&bytes, 0), Verdict::Torn { .. }));
     }
 
     #[test]
