@@ -244,6 +244,19 @@ fn array_lengths_near_two_to_the_31_in_every_api_and_version_take_up_no_memory()
         }
     });
     println!("{requests} requests from {} seeds", seeds.len());
+
+    // The seeds themselves are well-formed, or the attack would have tried nothing but the header.
+    let refused: Vec<&str> = seeds
+        .iter()
+        .filter(|(_, seed)| advertised.contains(&id(seed)))
+        .filter(|(_, seed)| {
+            let mut connection = target.connect();
+            let answered = connection.send(&frame(seed)).and_then(|()| connection.receive());
+            !answered.is_ok_and(|answer| answer.starts_with(&seed[4..8]))
+        })
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert!(refused.is_empty(), "requests that are not hostile were not answered: {refused:?}");
 }
 
 /// A request may be answered (a number is not always a length) or not; the client does not wait for it, and hangs up.

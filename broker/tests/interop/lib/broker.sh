@@ -37,7 +37,8 @@ launch_corelog() {
   BROKER_PID[$name]=$!
 }
 
-# One node that is broker and controller (KRaft); everything not said here is Kafka's default.
+# One node that is broker and controller (KRaft); everything not said here is Kafka's default, but for
+# eligible leader replicas: they mean nothing on one node and would change where min.insync.replicas is kept.
 launch_kafka() {
   local name=$1 port=$2 data=$3 properties=$RUN/kafka-$1.properties classes logging
   classes=$(java_classes kafka)
@@ -45,7 +46,7 @@ launch_kafka() {
   sed -e "s|@PORT@|$port|g; s|@CONTROLLER_PORT@|$(free_port)|g; s|@DATA@|$data|" \
     "$INTEROP_ROOT/kafka/server.properties" >"$properties"
   java -Xmx128m -XX:TieredStopAtLevel=1 "${logging[@]}" -cp "$classes" kafka.tools.StorageTool \
-    format --standalone -t "$(random_cluster_id)" -c "$properties" \
+    format --standalone -t "$(random_cluster_id)" -c "$properties" --feature eligible.leader.replicas.version=0 \
     >"$LOGS/broker-$name.log" 2>&1 || { cat "$LOGS/broker-$name.log" >&2; exit 1; }
   java -Xmx512m -Xms128m -XX:+UseSerialGC "${logging[@]}" -cp "$classes" kafka.Kafka "$properties" \
     >>"$LOGS/broker-$name.log" 2>&1 </dev/null &

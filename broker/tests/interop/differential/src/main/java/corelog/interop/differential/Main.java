@@ -4,9 +4,7 @@ import corelog.interop.common.Cases;
 import corelog.interop.differential.Differ.Difference;
 import corelog.interop.differential.scenarios.AllScenarios;
 import java.io.IOException;
-import java.io.PrintWriter;
 import java.net.InetSocketAddress;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
@@ -20,14 +18,15 @@ public final class Main {
     private final InetSocketAddress reference;
     private final InetSocketAddress tested;
     private final Intended intended;
-    private final PrintWriter report;
+    private final Report report = new Report();
+    private final Path reportFile;
 
     private Main(Map<String, String> options) throws IOException {
         reference = address(options.get("reference"));
         tested = address(options.get("tested"));
         // Two brokers of one make must not differ at all: then the list is not even read.
         intended = options.get("against").equals("kafka") ? Intended.none() : Intended.load(Path.of(options.get("intended")));
-        report = new PrintWriter(Files.newBufferedWriter(Path.of(options.get("report"))), true);
+        reportFile = Path.of(options.get("report"));
     }
 
     public static void main(String[] args) throws IOException {
@@ -42,7 +41,7 @@ public final class Main {
             run.intended.noLongerOccurring().forEach(entry ->
                 run.cases.fail("the list of intended differences is current", "no longer occurs: " + entry));
         }
-        run.report.close();
+        run.report.write(run.reportFile);
         System.exit(run.cases.exitCode());
     }
 
@@ -59,7 +58,7 @@ public final class Main {
             List<Difference> differences = Differ.compare(running.toString(), referenceRun.join().unordered(),
                 referenceRun.join().transcript(), testedRun.join().transcript());
             List<Difference> unintended = differences.stream().filter(difference -> !intended.covers(difference)).toList();
-            differences.forEach(difference -> report.println((unintended.contains(difference) ? "" : "intended: ") + difference));
+            differences.forEach(difference -> report.add(running, difference, !unintended.contains(difference)));
             if (!unintended.isEmpty()) {
                 throw new AssertionError(unintended.size() + " differences, the first: " + unintended.get(0));
             }
