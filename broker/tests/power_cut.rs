@@ -30,6 +30,8 @@ const CUTS_PER_GENERATION: u64 = 8;
 const ADMIN_TOPICS_MAX: usize = 20;
 /// A broken broker must be caught within so many cuts.
 const CUTS_UNTIL_CAUGHT: u64 = 30;
+/// How often, in a thousand, a cut is followed by another one soon after the broker was started again.
+const CUT_DURING_START_PER_MILLE: u64 = 250;
 /// The sabotage that the debug build of the broker understands, for this test alone.
 const BREAK_VARIABLE: &str = "CORELOG_TEST_BREAK";
 
@@ -190,6 +192,7 @@ impl Drop for Administrator {
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
+    cuts_during_start: u64,
     sectors_lost: u64,
     entries_lost: u64,
     records: u64,
@@ -309,6 +312,14 @@ fn run(mut disk: FuseDisk, setup: &BrokerSetup, cuts: u64, seed: u64, tally: &mu
         tally.cuts += 1;
         tally.sectors_lost += report.sectors_lost;
         tally.entries_lost += report.entries_lost;
+        while random.chance(CUT_DURING_START_PER_MILLE) {
+            // The power comes back, and goes again while the broker recovers.
+            let mut recovering = setup.launch();
+            std::thread::sleep(random.duration(Duration::ZERO, Duration::from_millis(250)));
+            disk.power_cut(random.next_u64(), || recovering.kill_at_once());
+            recovering.wait();
+            tally.cuts_during_start += 1;
+        }
         broker = start(setup, tally)?;
         println!("{:?}: cut {cut}: {report:?}, start {:?}", began.elapsed(), broker.start_time());
         let when = |what: String| format!("after cut {cut} ({report:?}): {what}");

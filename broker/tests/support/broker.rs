@@ -108,6 +108,23 @@ impl BrokerSetup {
 
     /// Like [`BrokerSetup::start`], for a broker that may have to refuse.
     pub fn try_start(&self) -> Result<Broker, StartFailure> {
+        let mut broker = self.launch();
+        let began = broker.launched;
+        while began.elapsed() < START_PATIENCE {
+            if let Some(exit) = broker.exited() {
+                return Err(StartFailure { exit: Some(exit), waited: began.elapsed(), log: broker.log() });
+            }
+            if serves(self.address()) {
+                broker.start_time = began.elapsed();
+                return Ok(broker);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(StartFailure { exit: None, waited: began.elapsed(), log: broker.log() })
+    }
+
+    /// Starts the process and waits for nothing.
+    pub fn launch(&self) -> Broker {
         let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
         command.arg("serve").arg("--listen").arg(self.address().to_string());
         command.arg("--data-dir").arg(&self.data_dir).arg("--shards").arg(self.shards.to_string());
@@ -124,23 +141,12 @@ impl BrokerSetup {
             });
         }
         self.wait_for_port();
-        let began = Instant::now();
+        let launched = Instant::now();
         let mut child = command.spawn().expect("the broker's binary can be started");
         let log = Log::default();
         log.follow(child.stdout.take().expect("a piped stdout"));
         log.follow(child.stderr.take().expect("a piped stderr"));
-        let mut broker = Broker { child, address: self.address(), log, start_time: Duration::ZERO, exit: None };
-        while began.elapsed() < START_PATIENCE {
-            if let Some(exit) = broker.exited() {
-                return Err(StartFailure { exit: Some(exit), waited: began.elapsed(), log: broker.log() });
-            }
-            if serves(self.address()) {
-                broker.start_time = began.elapsed();
-                return Ok(broker);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Err(StartFailure { exit: None, waited: began.elapsed(), log: broker.log() })
+        Broker { child, address: self.address(), log, launched, start_time: Duration::ZERO, exit: None }
     }
 }
 
@@ -186,6 +192,7 @@ pub struct Broker {
     child: Child,
     address: SocketAddr,
     log: Log,
+    launched: Instant,
     start_time: Duration,
     exit: Option<ExitStatus>,
 }
