@@ -157,11 +157,7 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                 let (from, to) = (model.borrow().log_start, model.borrow().end());
                 let offset = from + dice.below((to - from + 1) as u64) as i64;
                 model.borrow_mut().truncating = Some(offset);
-                let end = log.truncate_to(Offset(offset)).await;
-                if let Err(error) = &end {
-                    println!("truncation to {offset}: {error}; {:?}", log.status());
-                }
-                if let Ok(end) = end {
+                if let Ok(end) = log.truncate_to(Offset(offset)).await {
                     assert!(end.0 <= offset || end.0 == to, "truncated to {end} instead of {offset}");
                     let mut model = model.borrow_mut();
                     model.cut(end.0);
@@ -320,40 +316,6 @@ fn lives(seed: u64, options: impl Fn() -> StorageOptions) -> Result<(), String> 
         } else {
             Vec::new()
         };
-        if log.fenced().is_some() {
-            for path in world.disk(node).list(Path::new("/data/orders-0")) {
-                if !path.to_string_lossy().ends_with(".log") {
-                    continue;
-                }
-                let bytes = world.disk(node).contents(&path).unwrap();
-                let base: i64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
-                let mut at = 0usize;
-                println!("DBG {path:?} len {}", bytes.len());
-                for e in model.borrow().entries.iter().filter(|e| e.base >= base) {
-                    if at + e.bytes.len() > bytes.len() {
-                        break;
-                    }
-                    let found = &bytes[at..at + e.bytes.len()];
-                    let diff: Vec<usize> = (0..found.len()).filter(|i| found[*i] != e.bytes[*i]).collect();
-                    if !diff.is_empty() {
-                        println!(
-                            "DBG entry {}..{} at {at} len {} differs in {} bytes from {} to {}; found {:?} expected {:?}",
-                            e.base,
-                            e.next,
-                            e.bytes.len(),
-                            diff.len(),
-                            at + diff[0],
-                            at + diff[diff.len() - 1],
-                            &found[diff[0]..(diff[0] + 40).min(found.len())],
-                            &e.bytes[diff[0]..(diff[0] + 40).min(found.len())]
-                        );
-                        break;
-                    }
-                    at += e.bytes.len();
-                }
-            }
-            println!("DBG acked {}", model.borrow().acked);
-        }
         check(&log, &found, &mut model.borrow_mut())?;
         let own = log.clone();
         run(&world, &reactor, async move { lead(&own).await });

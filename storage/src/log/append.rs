@@ -4,7 +4,7 @@
 
 use super::env::TailOwner;
 use super::error::AppendError;
-use super::state::{State, Status};
+use super::state::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, State, Status};
 use super::{Inner, Log};
 use crate::batch::{
     AppendOrigin, BatchError, BatchHeader, BatchView, Batches, HEADER_BYTES, Records, TimestampType, Validated,
@@ -14,6 +14,9 @@ use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::{EndMarker, MarkerError, SequenceError, Verdict, Verification};
 use crate::segment::scan::BatchFault;
 use std::rc::Weak;
+
+/// Tail chunks that the cache has room for at the least.
+const CHUNKS_IN_CACHE_MIN: usize = 16;
 
 /// A batch that the leader is about to append, validated.
 #[derive(Clone, Copy, Debug)]
@@ -242,13 +245,17 @@ impl Log {
 
     fn take_chunks(&self, need: u64) -> Result<smallvec::SmallVec<[corelog_reactor::AlignedBuf; 2]>, AppendError> {
         let inner = &*self.0;
+        // A small cache is made of small chunks, or it would hold none but those in use.
+        let share = inner.env.options().tail_cache_bytes_max / CHUNKS_IN_CACHE_MIN;
+        let bytes_max = (share.max(CHUNK_BYTES_MIN) + 1).next_power_of_two() / 2;
+        let bytes_max = bytes_max.min(CHUNK_BYTES_MAX);
         let mut chunks = smallvec::SmallVec::new();
         let mut have = 0;
         while have < need {
             let bytes = {
                 let now = inner.env.reactor().now();
                 let mut state = inner.state.borrow_mut();
-                state.next_chunk_bytes(need - have, now)
+                state.next_chunk_bytes(need - have, bytes_max, now)
             };
             let me: Weak<dyn TailOwner> = inner.me.clone();
             match inner.env.take_chunk(bytes, me) {

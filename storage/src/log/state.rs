@@ -31,8 +31,8 @@ const SPARE_BYTES: [u64; 5] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
 /// Below this many bytes a second a log needs no spares.
 const SPARE_RATE_MIN: u64 = 256 << 10;
 /// Sizes of tail chunks: a quiet partition holds one block, a busy one megabytes.
-const CHUNK_BYTES_MIN: usize = 4 << 10;
-const CHUNK_BYTES_MAX: usize = 1 << 20;
+pub(super) const CHUNK_BYTES_MIN: usize = 4 << 10;
+pub(super) const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// A chunk that lasted less than this is followed by a larger one,
 const CHUNK_GROWS_WITHIN: Duration = Duration::from_millis(100);
 /// and one that lasted longer than this by a smaller one.
@@ -366,8 +366,8 @@ impl State {
         }
     }
 
-    /// Size of the next tail chunk, for at least `need` bytes if one chunk can be that large.
-    pub(super) fn next_chunk_bytes(&mut self, need: u64, now: Monotonic) -> usize {
+    /// Size of the next tail chunk, for at least `need` bytes if one chunk can be that large: at most `bytes_max`.
+    pub(super) fn next_chunk_bytes(&mut self, need: u64, bytes_max: usize, now: Monotonic) -> usize {
         let lasted = now.saturating_since(self.chunk_since);
         self.chunk_since = now;
         if lasted < CHUNK_GROWS_WITHIN {
@@ -375,8 +375,8 @@ impl State {
         } else if lasted > CHUNK_SHRINKS_AFTER {
             self.chunk_bytes = (self.chunk_bytes / 4).max(CHUNK_BYTES_MIN);
         }
-        let need = usize::try_from(need).unwrap_or(CHUNK_BYTES_MAX);
-        self.chunk_bytes.max(need.next_power_of_two()).min(CHUNK_BYTES_MAX)
+        let need = usize::try_from(need).unwrap_or(CHUNK_BYTES_MAX).min(CHUNK_BYTES_MAX);
+        self.chunk_bytes.max(need.next_power_of_two()).min(bytes_max)
     }
 
     /// Copies a batch into the tail, which has the room, and takes note of it everywhere but in the producers.

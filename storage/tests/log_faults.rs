@@ -1,0 +1,391 @@
+//! The log and a disk that fails: errors, a full disk, torn tails, rot.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod log_common;
+
+use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
+use corelog_reactor::{Reactor, ReactorLimits};
+use corelog_storage::disk::datadir::DataDir;
+use corelog_storage::ids::{LeaderEpoch, Offset, Timestamp};
+use corelog_storage::log::{AppendError, CommitError, Damage, FenceReason, Log, LogConfig, StorageEnv, StorageOptions};
+use log_common::*;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+struct Bench {
+    world: SimWorld,
+    node: NodeId,
+    reactor: Reactor,
+}
+
+/// Not attached to the world: `block_on` runs it.
+fn bench(seed: u64) -> Bench {
+    let world = SimWorld::new(seed);
+    let node = world.add_node();
+    let reactor = start(&world, node);
+    Bench { world, node, reactor }
+}
+
+fn start(world: &SimWorld, node: NodeId) -> Reactor {
+    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
+    Reactor::new(world.driver(node), limits)
+}
+
+impl Bench {
+    fn disk(&self) -> SimDisk {
+        self.world.disk(self.node)
+    }
+
+    fn cut_power(&mut self) {
+        self.world.crash(self.node);
+        self.reactor = start(&self.world, self.node);
+    }
+
+    async fn open(&self, config: LogConfig) -> (DataDir, StorageEnv, Log) {
+        self.open_with(config, StorageOptions::default()).await
+    }
+
+    async fn open_with(&self, config: LogConfig, options: StorageOptions) -> (DataDir, StorageEnv, Log) {
+        let options = StorageOptions { no_space_retry: Duration::from_millis(5), ..options };
+        let (data, env) = storage(&self.reactor, Path::new("/data"), options).await;
+        let log = Log::open_or_create(&env, name(), config).await.unwrap();
+        (data, env, log)
+    }
+}
+
+fn segment(base: i64) -> PathBuf {
+    PathBuf::from(format!("/data/orders-0/{base:020}.log"))
+}
+
+fn small_segments() -> LogConfig {
+    LogConfig { segment_bytes_max: 32 << 10, ..LogConfig::default() }
+}
+
+/// Fills a log with `batches` batches of one record, about 1 KiB each, committed one by one.
+async fn fill(log: &Log, batches: u64) {
+    lead(log).await;
+    for n in 0..batches {
+        append(log, &batch(1, 1_000, n)).unwrap();
+        commit_all(log).await;
+    }
+}
+
+#[test]
+fn a_failed_write_fences_the_log_until_a_restart() {
+    let mut bench = bench(1);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 5).await;
+        append(&log, &batch(1, 1_000, 5)).unwrap();
+        bench.disk().eio_where(|op| op.kind == DiskOpKind::DurableWrite);
+        assert!(matches!(log.commit().await, Err(CommitError::Fenced(FenceReason::Io { .. }))));
+        bench.disk().clear_fault();
+        assert!(matches!(append(&log, &batch(1, 10, 6)), Err(AppendError::Fenced(_))));
+        assert!(matches!(log.commit().await, Err(CommitError::Fenced(_))));
+        assert!(!log.needs_commit());
+        assert_eq!(log.durable_end(), Offset(5));
+        assert!(log.truncate_to(Offset(2)).await.is_err());
+        assert!(log.delete_records(Offset(2)).await.is_err());
+        // What is known good can be read.
+        let all = read_all(&log, Offset(0), 10_000).await;
+        assert_eq!(offsets(&all).len(), 6);
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!(log.fenced(), None);
+        assert!(log.log_end() >= Offset(5), "{:?}", log.status());
+        lead(&log).await;
+        append(&log, &batch(1, 10, 7)).unwrap();
+        commit_all(&log).await;
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_appends_and_lifts_by_itself() {
+    let bench = bench(2);
+    bench.reactor.block_on(async {
+        let (_data, env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 2).await;
+        append(&log, &batch(1, 200_000, 2)).unwrap();
+        bench.disk().set_fault(|op| (op.kind == DiskOpKind::DurableWrite).then_some(DiskFault::Errno(libc_enospc())));
+        let committing = log.clone();
+        bench.reactor.spawn(async move { committing.commit().await.unwrap() }).unwrap();
+        bench.reactor.sleep(Duration::from_millis(50)).await;
+        assert!(matches!(append(&log, &batch(1, 10, 3)), Err(AppendError::NoSpace)));
+        assert!(log.status().no_space);
+        assert_eq!((log.durable_end(), log.log_end()), (Offset(2), Offset(3)));
+        bench.disk().clear_fault();
+        bench.reactor.sleep(Duration::from_millis(50)).await;
+        assert_eq!(log.durable_end(), Offset(3));
+        assert!(!log.status().no_space);
+        append(&log, &batch(1, 10, 3)).unwrap();
+        commit_all(&log).await;
+        assert_eq!(env.counters().no_space, 1);
+        assert_eq!(log.fenced(), None);
+    });
+}
+
+const fn libc_enospc() -> i32 {
+    28
+}
+
+#[test]
+fn a_commit_that_is_dropped_in_flight_fences_the_log() {
+    let bench = bench(3);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 2).await;
+        append(&log, &batch(1, 1_000, 2)).unwrap();
+        {
+            let mut commit = std::pin::pin!(log.commit());
+            std::future::poll_fn(|cx| {
+                assert!(commit.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        assert_eq!(log.fenced(), Some(FenceReason::CommitDropped));
+    });
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_zeroed() {
+    let mut bench = bench(4);
+    let end = bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 5).await;
+        log.status().bytes
+    });
+    bench.cut_power();
+    // What an interrupted write could have left: the front of a batch.
+    let mut bytes = bench.disk().contents(&segment(0)).unwrap();
+    let torn = batch(1, 1_000, 9);
+    bytes[end as usize..end as usize + 600].copy_from_slice(&torn[..600]);
+    assert!(bench.disk().put(&segment(0), &bytes));
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!(log.fenced(), None);
+        assert_eq!(log.log_end(), Offset(5));
+        let bytes = bench.disk().contents(&segment(0)).unwrap();
+        assert!(bytes[end as usize..].iter().all(|b| *b == 0), "the torn tail is still there");
+    });
+}
+
+/// Opens a log whose first segment has one flipped bit, and returns why it is fenced.
+fn fenced_by_rot(seed: u64, at: u64, config: LogConfig, batches: u64) -> (Option<FenceReason>, Vec<u8>, Vec<u8>, i64) {
+    let mut bench = bench(seed);
+    bench.reactor.block_on(async {
+        let (_data, env, log) = bench.open(config.clone()).await;
+        fill(&log, batches).await;
+        bench.reactor.sleep(Duration::from_secs(1)).await;
+        env.flush_checkpoint().await.unwrap();
+    });
+    bench.cut_power();
+    assert!(bench.disk().rot(&segment(0), at, 0x10));
+    let before = bench.disk().contents(&segment(0)).unwrap();
+    let (reason, end) = bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(config).await;
+        if log.fenced().is_some() {
+            assert!(matches!(
+                append(&log, &batch(1, 10, 0)),
+                Err(AppendError::Fenced(_) | AppendError::StaleEpoch { .. })
+            ));
+            // Up to the damage it can be read.
+            let good = read_all(&log, Offset(0), 5_000).await;
+            assert_eq!(offsets(&good).len() as i64, log.log_end().0);
+        }
+        (log.fenced(), log.log_end().0)
+    });
+    (reason, before, bench.disk().contents(&segment(0)).unwrap(), end)
+}
+
+#[test]
+fn a_flipped_bit_before_a_sound_batch_fences_and_changes_nothing() {
+    let (reason, before, after, end) = fenced_by_rot(5, 2_500, LogConfig::default(), 10);
+    assert!(
+        matches!(reason, Some(FenceReason::Rot { segment: Offset(0), offset: Offset(2), fault: Damage::Batch(_), .. })),
+        "{reason:?}"
+    );
+    assert_eq!(end, 2);
+    assert!(before == after, "the file was changed");
+}
+
+#[test]
+fn a_flipped_bit_in_the_last_acknowledged_batch_is_taken_for_a_torn_write() {
+    // Nothing behind it proves that it was whole once, and the recovery point has not come that far.
+    let (reason, ..) = fenced_by_rot(6, 9_800, LogConfig::default(), 10);
+    assert_eq!(reason, None);
+}
+
+#[test]
+fn a_damaged_end_of_a_sealed_segment_fences_the_log() {
+    let config = small_segments();
+    // Somewhere in the last batch of the first segment.
+    let (reason, before, after, end) = fenced_by_rot(7, 31_000, config, 100);
+    assert!(matches!(reason, Some(FenceReason::Rot { segment: Offset(0), .. })), "{reason:?}");
+    assert!(end < 31, "{end}");
+    assert!(before == after, "the file was changed");
+}
+
+#[test]
+fn a_missing_index_is_rebuilt() {
+    let mut bench = bench(8);
+    let expected = bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(small_segments()).await;
+        fill(&log, 100).await;
+        let all = read_all(&log, Offset(0), 3_000).await;
+        log.close().await.unwrap();
+        all
+    });
+    bench.cut_power();
+    for suffix in ["index", "timeindex"] {
+        let path = segment(0).with_extension(suffix);
+        assert!(bench.disk().put(&path, b"nonsense, not an index"));
+    }
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(small_segments()).await;
+        assert_eq!(log.fenced(), None);
+        assert!(read_all(&log, Offset(0), 3_000).await == expected, "the bytes differ");
+        let found = log.offset_for_timestamp(Timestamp(1_000_000 + 17), Offset(100)).await.unwrap().unwrap();
+        assert_eq!(found.offset, Offset(17));
+    });
+}
+
+#[test]
+fn offsets_are_found_by_time_hot_and_cold() {
+    let mut bench = bench(9);
+    let check = async |log: &Log| {
+        for n in [0, 1, 42, 99] {
+            let found = log.offset_for_timestamp(Timestamp(1_000_000 + n), Offset(100)).await.unwrap().unwrap();
+            assert_eq!((found.timestamp, found.offset), (Timestamp(1_000_000 + n), Offset(n)));
+        }
+        assert_eq!(log.offset_for_timestamp(Timestamp(1_000_100), Offset(100)).await.unwrap(), None);
+        // Below the limit only.
+        assert_eq!(log.offset_for_timestamp(Timestamp(1_000_090), Offset(50)).await.unwrap(), None);
+        let max = log.max_timestamp(Offset(100)).await.unwrap().unwrap();
+        assert_eq!((max.timestamp, max.offset), (Timestamp(1_000_099), Offset(99)));
+    };
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(small_segments()).await;
+        fill(&log, 100).await;
+        check(&log).await;
+        log.close().await.unwrap();
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, env, log) = bench.open(small_segments()).await;
+        check(&log).await;
+        assert!(env.counters().reads_cold > 0);
+    });
+}
+
+#[test]
+fn a_busy_log_rolls_into_pre_written_spares() {
+    let mut bench = bench(10);
+    bench.reactor.block_on(async {
+        let (_data, env, log) = bench.open(LogConfig::default()).await;
+        lead(&log).await;
+        for n in 0..600 {
+            append(&log, &batch(1, 20_000, n)).unwrap();
+            commit_all(&log).await;
+            bench.reactor.sleep(Duration::from_millis(2)).await;
+        }
+        let counters = env.counters();
+        assert!(counters.rolls_to_spare >= 2, "{counters:?} {:?}", env.spares().counters());
+        // Only before the first spare was ready, and when a batch met the end of the room.
+        assert!(counters.commits_growing < counters.commits / 4, "{counters:?}");
+        assert!(env.spares().bytes_in_use() <= env.options().prewritten_bytes_max);
+        log.close().await.unwrap();
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!(offsets(&read_all(&log, Offset(0), 1 << 20).await).len(), 600);
+    });
+}
+
+#[test]
+fn eviction_keeps_the_tail_within_its_budget() {
+    let bench = bench(11);
+    bench.reactor.block_on(async {
+        let options = StorageOptions { tail_cache_bytes_max: 256 << 10, ..StorageOptions::default() };
+        let (_data, env, log) = bench.open_with(LogConfig::default(), options).await;
+        lead(&log).await;
+        for n in 0..300 {
+            append(&log, &batch(1, 10_000, n)).unwrap();
+            commit_all(&log).await;
+            assert!(env.tail_bytes() <= 300 << 10, "{} bytes", env.tail_bytes());
+        }
+        assert!(env.counters().chunks_evicted > 0);
+        assert_eq!(offsets(&read_all(&log, Offset(0), 100_000).await).len(), 300);
+        assert!(env.counters().reads_cold > 0 && env.counters().reads_hot > 0, "{:?}", env.counters());
+        drop(log);
+        assert_eq!(env.tail_bytes(), 0);
+    });
+}
+
+#[test]
+fn back_pressure_comes_before_memory_runs_out() {
+    let bench = bench(12);
+    bench.reactor.block_on(async {
+        let options = StorageOptions { pending_bytes_max: 100_000, ..StorageOptions::default() };
+        let (_data, _env, log) = bench.open_with(LogConfig::default(), options).await;
+        lead(&log).await;
+        let mut appended = 0;
+        let refused = loop {
+            match append(&log, &batch(1, 10_000, appended)) {
+                Ok(_) => appended += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, AppendError::Full { pending } if pending > 80_000), "{refused}");
+        commit_all(&log).await;
+        append(&log, &batch(1, 10_000, appended)).unwrap();
+    });
+}
+
+#[test]
+fn a_follower_keeps_the_leaders_offsets_and_epochs() {
+    let bench = bench(13);
+    bench.reactor.block_on(async {
+        let (_data, env, leader) = bench.open(small_segments()).await;
+        fill(&leader, 10).await;
+        lead(&leader).await;
+        append(&leader, &batch(3, 100, 77)).unwrap();
+        commit_all(&leader).await;
+        let bytes = read_all(&leader, Offset(0), 1 << 20).await;
+        let other = corelog_storage::log::LogName { topic: "copy".to_owned(), ..name() };
+        let follower = Log::create(&env, other, small_segments()).await.unwrap();
+        let appended = follower.append_as_follower(&bytes, Timestamp(0)).unwrap().unwrap();
+        assert_eq!((appended.base_offset, appended.last_offset), (Offset(0), Offset(12)));
+        commit_all(&follower).await;
+        assert!(read_all(&follower, Offset(0), 1 << 20).await == bytes, "the bytes differ");
+        assert_eq!(follower.epoch_end_offset(LeaderEpoch(0)).end, Offset(10));
+        // Again, or with a gap: refused.
+        assert!(matches!(follower.append_as_follower(&bytes, Timestamp(0)), Err(AppendError::NotNext(_))));
+    });
+}
+
+#[test]
+fn a_deleted_log_leaves_nothing_behind() {
+    let mut bench = bench(14);
+    bench.reactor.block_on(async {
+        let (_data, env, log) = bench.open(small_segments()).await;
+        fill(&log, 50).await;
+        log.delete().await.unwrap();
+        assert!(matches!(append(&log, &batch(1, 1, 1)), Err(AppendError::Closed)));
+        bench.reactor.sleep(Duration::from_secs(1)).await;
+        let left = bench.disk().list(Path::new("/data"));
+        assert!(left.iter().all(|p| !p.to_string_lossy().contains("orders")), "{left:?}");
+        // The same name can be used again, by another topic.
+        let again = corelog_storage::log::LogName { topic_id: corelog_storage::ids::TopicId([9; 16]), ..name() };
+        let log = Log::create(&env, again, small_segments()).await.unwrap();
+        assert_eq!(log.log_end(), Offset(0));
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let data = DataDir::open(&bench.reactor, Path::new("/data")).await.unwrap();
+        assert_eq!(data.logs(), ["orders-0"]);
+    });
+}
