@@ -182,6 +182,15 @@ impl Partition {
         self.resume_backlog();
     }
 
+    /// Takes notice of what became durable, or can't any more, other than by a commit of the shard's.
+    pub fn catch_up(self: &Rc<Self>, shard: &Rc<Shard>) {
+        if self.log.fenced().is_some() {
+            self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
+        } else if self.log.durable_end() > self.high_watermark.get() {
+            self.advance(shard, self.log.durable_end());
+        }
+    }
+
     fn advance(self: &Rc<Self>, shard: &Rc<Shard>, durable_end: Offset) {
         let before = self.high_watermark.get();
         assert!(durable_end >= before, "durable end went from {before} back to {durable_end}");

@@ -6,11 +6,15 @@
 use std::future::Future as _;
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use corelog_storage::log::CommitError;
 
 use super::Shard;
 use crate::partition::Partition;
+
+/// How soon a commit that is held up looks again.
+const HELD_UP_RETRY: Duration = Duration::from_millis(1);
 
 impl Shard {
     /// `partition` got bytes that are not durable yet. Its commit starts at the end of this turn, unless one is in flight:
@@ -30,11 +34,19 @@ impl Shard {
             // One task for a burst of commits, not for each: it ends when the log has caught up.
             let shard = Rc::clone(self);
             self.spawn(async move {
-                while partition.log().needs_commit() {
+                while partition.log().has_pending() {
+                    if !partition.log().needs_commit() {
+                        // Records are being deleted, or the log is being truncated: that ends soon, and nobody else would
+                        // start this commit then.
+                        shard.reactor().sleep(HELD_UP_RETRY).await;
+                        continue;
+                    }
                     let result = commit(&shard, &partition).await;
                     partition.committed(&shard, result);
                 }
                 partition.end_commit();
+                // A change of the log commits what is pending itself.
+                partition.catch_up(&shard);
             });
         }
         true

@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Definition] = &[
     row("internal.metadata.max.fetch.size.in.bytes", Int, Some("8388608"), Any, Low, ReadOnly, Listed, "The largest fetch from the metadata log.").internal(),
     row("metadata.log.dir", String, None, Any, High, ReadOnly, Listed, "Another folder for the metadata log. Corelog keeps it in the first data folder."),
     row("metadata.log.max.record.bytes.between.snapshots", Long, Some("20971520"), AtLeast(1), High, ReadOnly, Acts, "How many bytes of metadata records are written before a snapshot takes their place."),
-    row("metadata.log.max.snapshot.interval.ms", Long, Some("3600000"), AtLeast(0), High, ReadOnly, Acts, "How long at most until a snapshot takes the place of new metadata records. 0: size alone decides."),
+    row("metadata.log.max.snapshot.interval.ms", Long, Some("3600000"), AtLeast(0), High, ReadOnly, Listed, "How long at most until a snapshot takes the place of new metadata records. 0: size alone decides."),
     row("metadata.log.segment.bytes", Int, Some("1073741824"), AtLeast(8_388_608), High, ReadOnly, Listed, "The size at which a segment of the metadata log is closed."),
     row("metadata.log.segment.ms", Long, Some("604800000"), Any, High, ReadOnly, Listed, "The age at which a segment of the metadata log is closed."),
     row("metadata.max.idle.interval.ms", Int, Some("500"), AtLeast(0), Low, ReadOnly, Listed, "How often an idle controller writes an empty record."),

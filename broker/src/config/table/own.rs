@@ -3,7 +3,7 @@
 //! Holds: the names that start with `corelog.`. Never touches: code.
 
 use crate::config::definition::Definition;
-use crate::config::definition::Effect::Acts;
+use crate::config::definition::Effect::{Acts, Listed};
 use crate::config::definition::Importance::{High, Low, Medium};
 use crate::config::definition::Scope::{ClusterWide, ReadOnly};
 use crate::config::value::ConfigType::{Int, List, Long, String};
@@ -14,10 +14,10 @@ use super::row;
 /// The rows, one property a line.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Definition] = &[
-    row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Acts, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
+    row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Listed, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
     row("corelog.core.map.file", String, None, Any, Low, ReadOnly, Acts, "A TOML file that pins topics and partitions to shards; the rest is placed by default. Not set: `core-map.toml` in the data folder, if it is there."),
     row("corelog.cores", List, Some(""), ListOf { allowed: &[], empty_allowed: true }, Low, ReadOnly, Acts, "The numbers of the cores that the shards are pinned to, in order. Empty: the first of those that the process may use."),
-    row("corelog.durability", String, Some("durable"), OneOf(&["durable", "memory"]), High, ClusterWide, Acts, "What an acknowledgement means for topics that don't say: `durable`, the records are on stable storage; `memory`, they will be, within `log.flush.interval.messages` and `log.flush.interval.ms`."),
+    row("corelog.durability", String, Some("durable"), OneOf(&["durable", "memory"]), High, ClusterWide, Listed, "What an acknowledgement means for topics that don't say: `durable`, the records are on stable storage; `memory`, they will be, within `log.flush.interval.messages` and `log.flush.interval.ms`."),
     row("corelog.memory.bytes.per.core", Long, Some("268435456"), AtLeast(16_777_216), High, ReadOnly, Acts, "The buffers of one core: requests being read, the tail cache, answers being sent. When they are used up, connections wait."),
     row("corelog.prewrite.bytes", Long, Some("1073741824"), AtLeast(0), Medium, ReadOnly, Acts, "How much pre-written space a data folder may hold ready for segments. 0: none, durable writes are slower then."),
     row("corelog.shards", Int, Some("0"), Between(0, 1024), High, ReadOnly, Acts, "How many cores serve, each with its share of the partitions and connections. 0: as many as the process may use."),
