@@ -159,12 +159,13 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                 model.borrow_mut().truncating = Some(offset);
                 if let Ok(end) = log.truncate_to(Offset(offset)).await {
                     assert!(end.0 <= offset || end.0 == to, "truncated to {end} instead of {offset}");
-                    let mut model = model.borrow_mut();
-                    model.cut(end.0);
-                    model.truncating = None;
+                    {
+                        let mut model = model.borrow_mut();
+                        model.cut(end.0);
+                        model.truncating = None;
+                    }
                     let last = log.producers(|p| p.get(ProducerId(PRODUCER)).map_or(0, |e| e.last_offset().0 + 1));
                     assert_eq!(last, end.0, "the producer's end after a truncation to {offset}: {:?}", log.status());
-                    drop(model);
                     if log.fenced().is_none() {
                         lead(&log).await;
                     }
