@@ -251,8 +251,8 @@ mod tests {
 
     #[test]
     fn a_frame_that_finds_no_memory_goes_on_when_there_is_some() {
-        let pool = BufferPool::new(16 << 10);
-        let held = pool.take(12 << 10).expect("the whole budget");
+        let pool = BufferPool::new(64 << 10);
+        let held = pool.take(64 << 10).expect("the whole budget");
         let body = vec![9; 9000];
         let mut assembler = FrameAssembler::new(LIMIT);
         let stream = framed(&body);
