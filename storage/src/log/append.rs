@@ -223,7 +223,8 @@ impl Log {
         let config = inner.config.borrow();
         let turn = inner.env.reactor().now();
         // Negative epochs were refused before.
-        let _ = state.epochs.assign(header.leader_epoch, header.base_offset);
+        let assigned = state.epochs.assign(header.leader_epoch, header.base_offset);
+        state.epochs_durable &= !assigned.unwrap_or(false);
         state.push(header, last_offset, head, records, &config, turn);
         record_producer(&mut state, header, marker);
         let options = inner.env.options();

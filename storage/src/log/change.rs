@@ -7,7 +7,7 @@ use super::Log;
 use super::error::ChangeError;
 use super::names::{INDEX, LOG, SNAPSHOT, TIME_INDEX, segment_path};
 use super::state::{Phase, Status};
-use crate::disk::files::unlink_if_there;
+use crate::disk::files::{is_no_space, unlink_if_there};
 use crate::disk::remove::remove_file;
 use crate::ids::{LeaderEpoch, Offset};
 use std::io;
@@ -47,7 +47,7 @@ impl Log {
             let mut state = inner.state.borrow_mut();
             let start = state.log_start.max(offset).min(state.log_end);
             state.log_start = start;
-            state.epochs.truncate_from_start(start);
+            state.epochs_durable &= !state.epochs.truncate_from_start(start);
             state.producers.on_log_start(start);
             state.assert_invariants();
         }
@@ -127,20 +127,26 @@ impl Log {
             if epoch < ours || epoch.0 < 0 {
                 return Err(ChangeError::StaleEpoch { ours, theirs: epoch });
             }
-            if epoch == ours {
+            if epoch == ours && state.epochs_durable {
                 return Ok(());
             }
-            if start != state.log_end {
+            if epoch > ours && start != state.log_end {
                 return Err(ChangeError::OutOfRange { offset: start, from: state.log_end, to: state.log_end });
             }
-            // Neither number is negative: asserted by the type of error above.
-            let _ = state.epochs.assign(epoch, start);
-            state.epoch_begun = epoch;
+            if epoch > ours {
+                // Neither number is negative.
+                let _ = state.epochs.assign(epoch, start);
+                state.epoch_begun = epoch;
+                state.epochs_durable = false;
+            }
         }
         match self.write_epochs().await {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.fence_io("writing the leader epochs", &error);
+                // A full disk lifts by itself: the caller asks again.
+                if !is_no_space(&error) {
+                    self.fence_io("writing the leader epochs", &error);
+                }
                 Err(failed("write the leader epochs")(error))
             }
         }

@@ -107,7 +107,7 @@ impl Log {
             self.write_index_files(base, &index).await?;
         }
         self.write_snapshot(end, snapshot).await?;
-        self.write_epochs().await?;
+        self.write_changed_epochs().await?;
         if let Some(file) = &file {
             file.truncate(bytes).await?;
             file.fsync().await?;

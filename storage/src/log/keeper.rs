@@ -111,7 +111,7 @@ impl Log {
         if let Some(snapshot) = snapshot {
             self.write_snapshot(end, snapshot).await?;
         }
-        self.write_epochs().await?;
+        self.write_changed_epochs().await?;
         file.truncate(bytes).await?;
         file.fsync().await?;
         reactor.sync_dir(&inner.folder).await?;
@@ -143,7 +143,7 @@ impl Log {
         };
         self.write_index_files(capture.segment_base, &index).await?;
         self.write_snapshot(capture.offset, capture.snapshot).await?;
-        self.write_epochs().await?;
+        self.write_changed_epochs().await?;
         inner.env.reactor().sync_dir(&inner.folder).await?;
         self.move_recovery_point(RecoveryPoint {
             offset: capture.offset,
@@ -184,9 +184,20 @@ impl Log {
         let free = || (!inner.writing_epochs.replace(true)).then_some(());
         inner.changed.until(free).await;
         let _writing = WritingEpochs(self);
-        let text = inner.state.borrow().epochs.encode();
+        let written = inner.state.borrow().epochs.clone();
         let path = inner.folder.join(CHECKPOINT_FILE_NAME);
-        replace_file(inner.env.reactor(), &path, text.into_bytes()).await
+        replace_file(inner.env.reactor(), &path, written.encode().into_bytes()).await?;
+        let mut state = inner.state.borrow_mut();
+        state.epochs_durable = state.epochs == written;
+        Ok(())
+    }
+
+    /// The same, if they have changed since they were written.
+    pub(super) async fn write_changed_epochs(&self) -> io::Result<()> {
+        if self.0.state.borrow().epochs_durable {
+            return Ok(());
+        }
+        self.write_epochs().await
     }
 
     /// Within a segment only the newest snapshot is of use; those at segment bounds stay, for truncations.

@@ -35,6 +35,7 @@ mod names;
 mod open;
 mod read;
 mod recover;
+mod repair;
 mod scan_file;
 mod state;
 mod truncate;

@@ -14,13 +14,13 @@ use super::append::{marker_of, record_in};
 use super::cold::load_index;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
-use super::names::{INDEX, LOG, LogName, SNAPSHOT, TIME_INDEX, parse_file_name, segment_path};
+use super::names::{LOG, LogName, SNAPSHOT, parse_file_name, segment_path};
+use super::repair::{discard, remove_segment_files};
 use super::scan_file::{ReadAhead, scan_file};
 use super::state::{Phase, Segment};
 use crate::batch::{AppendOrigin, BatchHeader, BatchView};
 use crate::disk::checkpoint::{CheckpointEntry, RecoveryPoint};
-use crate::disk::files::{read_file, read_full, unlink_if_there, write_full};
-use crate::disk::spare::{write_zeroes, zeroes};
+use crate::disk::files::{read_file, read_full, unlink_if_there};
 use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_down, align_up};
 use crate::epochs::EpochCache;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
@@ -29,7 +29,7 @@ use crate::segment::index::SegmentIndex;
 use crate::segment::scan::{ScanStop, ScannedBatch, Scanner};
 use crate::segment::tail::Tail;
 use crate::segment::verdict::{Verdict, judge};
-use corelog_reactor::{DirEntry, Durability, File, OpenHow};
+use corelog_reactor::{DirEntry, File, OpenHow};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -562,47 +562,4 @@ fn replay(producers: &mut ProducerState, epochs: &mut EpochCache, batch: &Scanne
         .and_then(|bytes| BatchView::first(bytes).ok())
         .and_then(|view| marker_of(&view, AppendOrigin::Replication).ok().flatten());
     record_in(producers, &batch.header, marker);
-}
-
-/// Makes the bytes `from..to` of a segment zeroes on disk, durably; behind `to` there are none but zeroes. `block` holds
-/// the bytes of `from`'s block before it. Returns the file's length.
-pub(super) async fn discard(env: &StorageEnv, file: &File, block: &[u8], from: u64, to: u64) -> io::Result<u64> {
-    let start = align_down(from);
-    let block_end = align_up(from);
-    let mut end = align_up(to.max(from));
-    if end - start > COMMIT_BYTES_MAX {
-        // Writing so many zeroes takes longer than losing the pre-written space costs.
-        file.truncate(block_end).await?;
-        file.fsync().await?;
-        end = block_end;
-    }
-    let mut zeroes = zeroes(env.reactor(), (end - start).max(BLOCK_BYTES))?;
-    let mut rest = start;
-    if block_end > start {
-        if let Some(head) = zeroes.get_mut(..block.len()) {
-            head.copy_from_slice(block);
-        }
-        let bytes = BLOCK_BYTES as usize;
-        let (result, back) = write_full(file, zeroes, bytes, start, Durability::Dsync).await;
-        result?;
-        zeroes = back;
-        if let Some(head) = zeroes.get_mut(..block.len()) {
-            head.fill(0);
-        }
-        rest = block_end;
-    }
-    if rest < end {
-        write_zeroes(file, zeroes, rest, end - rest).await?;
-    }
-    file.fsync().await?;
-    file.len()
-}
-
-/// Removes a segment's files, its records last, and syncs the folder.
-pub(super) async fn remove_segment_files(env: &StorageEnv, folder: &Path, base: Offset) -> io::Result<()> {
-    let reactor = env.reactor();
-    for suffix in [INDEX, TIME_INDEX, LOG] {
-        unlink_if_there(reactor, &segment_path(folder, base, suffix)).await?;
-    }
-    reactor.sync_dir(folder).await
 }

@@ -167,6 +167,8 @@ pub(super) struct State {
     pub(super) pending_bytes: u64,
     pub(super) producers: ProducerState,
     pub(super) epochs: EpochCache,
+    /// The epochs are on stable storage as they are.
+    pub(super) epochs_durable: bool,
     /// A leader's epoch never goes back below this.
     pub(super) epoch_begun: LeaderEpoch,
     /// What is, or is about to be, in the shard's checkpoint.
@@ -206,6 +208,7 @@ impl State {
             producers,
             epoch_begun: epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch),
             epochs,
+            epochs_durable: false,
             checkpoint,
             capture: None,
             bytes_since_capture: 0,

@@ -19,7 +19,7 @@ use super::cold::load_index;
 use super::error::{ChangeError, ReadError};
 use super::keeper::Changing;
 use super::names::{LOG, SNAPSHOT, parse_file_name, segment_path};
-use super::recover::{discard, remove_segment_files};
+use super::repair::{discard, remove_segment_files};
 use super::scan_file::scan_file;
 use super::state::{Phase, Segment};
 use crate::batch::{AppendOrigin, BatchView};
@@ -241,6 +241,7 @@ impl Log {
             let mut state = inner.state.borrow_mut();
             state.epoch_begun = state.epoch();
             state.epochs.truncate_from_end(end);
+            state.epochs_durable = false;
         }
         self.write_epochs().await.map_err(failed("write the leader epochs"))?;
         self.reload_producers(end).await
