@@ -102,7 +102,7 @@ final class Differ {
         for (String field : NAMING) {
             JsonNode value = element.path(field);
             if (value.isValueNode() && !value.isNull()) {
-                parts.add(value.asText());
+                parts.add(value.asText().isEmpty() ? "(empty)" : value.asText());
             }
         }
         return String.join(" ", parts);

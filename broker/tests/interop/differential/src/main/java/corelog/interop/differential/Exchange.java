@@ -69,30 +69,30 @@ public final class Exchange implements AutoCloseable {
 
     /** Asks something else and records that too. */
     public <T extends ApiMessage> T ask(String step, ApiKeys api, short version, ApiMessage request) throws IOException {
-        return ask(step, api, version, request, version, answer -> { });
+        return ask(step, api, version, request, version, version, answer -> { });
     }
 
     /** As {@link #ask(String, ApiMessage)}; `trim` removes from the answer what is no part of the comparison. */
     public <T extends ApiMessage> T askTrimmed(String step, ApiMessage request, Consumer<T> trim) throws IOException {
-        return ask(step, running.scenario().api(), running.version(), request, running.version(), trim);
+        return ask(step, running.scenario().api(), running.version(), request, running.version(), running.version(), trim);
     }
 
-    /** Claims one version in the header while the body (and the answer) is at another. */
-    public <T extends ApiMessage> T askMislabelled(String step, ApiKeys api, short claimed, ApiMessage request, short actual)
-            throws IOException {
-        return ask(step, api, claimed, request, actual, answer -> { });
+    /** Claims a version in the header that does not exist; the body is at another one, the answer at yet another. */
+    public <T extends ApiMessage> T askBeyond(String step, ApiKeys api, short claimed, ApiMessage request, short bodyVersion,
+                                              short answerVersion) throws IOException {
+        return ask(step, api, claimed, request, bodyVersion, answerVersion, answer -> { });
     }
 
     @SuppressWarnings("unchecked")
-    private <T extends ApiMessage> T ask(String step, ApiKeys api, short claimed, ApiMessage request, short actual, Consumer<T> trim)
-            throws IOException {
+    private <T extends ApiMessage> T ask(String step, ApiKeys api, short claimed, ApiMessage request, short bodyVersion,
+                                         short answerVersion, Consumer<T> trim) throws IOException {
         if (main == null) {
             main = connect();
         }
-        main.send(api, claimed, request, actual);
+        main.send(api, claimed, request, bodyVersion);
         Connection.Answer answer;
         try {
-            answer = main.receive(api, actual);
+            answer = main.receive(api, answerVersion);
         } catch (SocketTimeoutException silence) {
             throw new IOException("no answer to \"" + step + "\"", silence);
         }
