@@ -94,11 +94,13 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
         return refuse(&context, session_code(error), SESSION_ID_NONE);
     }
     let bytes_max = (request.max_bytes.max(0) as usize).min(shard.config().fetch_bytes_max as usize);
+    let is_negative = request.max_bytes < 0;
     let limits = Limits {
         bytes_max,
         bytes_min: (request.min_bytes.max(0) as usize).min(bytes_max),
         wait_max: Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX),
         read_committed: request.isolation_level == 1,
+        is_negative,
     };
     let targets: Vec<Target> =
         fetch.partitions.iter().map(|partition| target(partition, &image, &context, &limits)).collect();
@@ -111,6 +113,8 @@ struct Limits {
     bytes_min: usize,
     wait_max: Duration,
     read_committed: bool,
+    /// The whole limit is below zero: Kafka fails such reads with an unexpected error.
+    is_negative: bool,
 }
 
 /// Where a partition of the request is read, or why it isn't.
@@ -167,6 +171,9 @@ fn target(partition: &FetchPartition, image: &MetadataImage, context: &RequestCo
     if topic.partition(partition.key.partition).is_none() {
         return Target::Failed(ErrorCode::UnknownTopicOrPartition);
     }
+    if limits.is_negative || partition.max_bytes < 0 {
+        return Target::Failed(ErrorCode::UnknownServerError);
+    }
     Target::Read(PartitionRead {
         key: PartitionKey { topic_id: topic.id, partition: partition.key.partition },
         current_epoch: partition.current_leader_epoch,
@@ -201,7 +208,7 @@ async fn read_all(shard: &Rc<Shard>, targets: &[Target]) -> Vec<PartitionData> {
     let mut by_owner = ByOwner::new(shard.shards());
     for (position, target) in targets.iter().enumerate() {
         match target {
-            Target::Failed(code) => results.push(Some(PartitionData::failed(*code))),
+            Target::Failed(code) => results.push(Some(PartitionData::unread(*code))),
             Target::Read(read) => {
                 by_owner.push(shard.owner(read.key), position, *read);
                 results.push(None);
@@ -267,13 +274,10 @@ fn finish(
         // Overtaken by another request of the same session: Kafka names the session here.
         return refuse(context, session_code(error), finished.session_id);
     }
-    let included: Vec<(FetchKey, PartitionData)> = keys
-        .into_iter()
-        .zip(results)
-        .zip(outcomes)
-        .filter(|(_, outcome)| outcome.included)
-        .map(|(answer, _)| answer)
-        .collect();
+    let included = keys.into_iter().zip(results).zip(outcomes).filter(|(_, outcome)| outcome.included);
+    // What could not even be asked for stands behind what was read, as in Kafka's answers.
+    let (read, unread): (Vec<_>, Vec<_>) = included.map(|(answer, _)| answer).partition(|(_, data)| !data.unread);
+    let included: Vec<(FetchKey, PartitionData)> = read.into_iter().chain(unread).collect();
 
     let mut encoder = begin_reply(context);
     // Consecutive partitions of one topic stand together, as in Kafka's answers.
@@ -314,8 +318,8 @@ fn encoded(partition: PartitionIndex, data: &PartitionData, read_committed: bool
         high_watermark: data.high_watermark,
         last_stable_offset: data.last_stable,
         log_start_offset: data.log_start,
-        // Null unless asked for and known, as Kafka.
-        aborted_transactions: (read_committed && !data.error.is_error()).then(Vec::new),
+        // As Kafka: null unless asked for and known; but empty for what was never read.
+        aborted_transactions: (data.unread || read_committed && !data.error.is_error()).then(Vec::new),
         records: if data.bytes == 0 { Records::Inline(&[]) } else { Records::External { len: data.bytes } },
         diverging_epoch: data.diverging.map_or_else(FetchEpochEndOffset::default, |(epoch, end)| FetchEpochEndOffset {
             epoch: epoch.0,

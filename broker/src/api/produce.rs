@@ -15,6 +15,7 @@ use corelog_net::wire::messages::{
     Request, TopicProduceData,
 };
 use corelog_net::wire::{EncodeError, ErrorCode};
+use corelog_storage::batch::BatchHeader;
 use corelog_storage::ids::{PartitionIndex, TopicId};
 use tracing::warn;
 
@@ -66,8 +67,13 @@ pub fn start(
     let image = shard.image();
     let mut outcomes = Vec::new();
     let mut by_owner = ByOwner::new(shard.shards());
+    // As Kafka: transactional records without a transactional id fail the request as a whole.
+    let refused = request.transactional_id.is_none() && has_transactional_records(&request);
     for topic in request.topic_data.iter() {
-        let found = find_topic(&image, &context, &topic);
+        let found = match refused {
+            true => Err(ErrorCode::TransactionalIdAuthorizationFailed),
+            false => find_topic(&image, &context, &topic),
+        };
         for partition in topic.partition_data.iter() {
             let admitted = found.and_then(|topic| admit(&request, topic, &partition));
             match admitted {
@@ -167,8 +173,10 @@ fn encode(context: &RequestContext, body: &Bytes, outcomes: &[ProduceOutcome]) -
     let request = ProduceRequest::decode_body(body, context.version)?;
     let mut encoder = begin_reply(context);
     let mut outcomes = outcomes.iter();
-    let mut writer = ProduceResponseWriter::begin(&mut encoder, request.topic_data.len());
-    for topic in request.topic_data.iter() {
+    // A topic that named no partition is not answered, as in Kafka.
+    let topics = || request.topic_data.iter().filter(|topic| !topic.partition_data.is_empty());
+    let mut writer = ProduceResponseWriter::begin(&mut encoder, topics().count());
+    for topic in topics() {
         writer.topic(topic.name, topic.topic_id, topic.partition_data.len());
         for partition in topic.partition_data.iter() {
             let Some(outcome) = outcomes.next() else { panic!("a produce has fewer outcomes than partitions") };
@@ -198,6 +206,14 @@ fn write_partition(writer: &mut ProduceResponseWriter<'_>, index: i32, outcome: 
         error_message: message,
         ..PartitionProduceResponse::default()
     });
+}
+
+/// Whether any partition's first batch says that it belongs to a transaction.
+fn has_transactional_records(request: &ProduceRequest<'_>) -> bool {
+    let is_transactional =
+        |records: &[u8]| BatchHeader::parse(records).is_ok_and(|header| header.attributes.is_transactional());
+    let mut partitions = request.topic_data.iter().flat_map(|topic| topic.partition_data.iter());
+    partitions.any(|partition| partition.records.is_some_and(is_transactional))
 }
 
 fn find_topic<'i>(

@@ -15,9 +15,12 @@ use bytes::Bytes;
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::ShardId;
 use corelog_storage::batch::DecompressScratch;
-use corelog_storage::batch::validate::{ProduceError, ProduceErrorKind, Validation, ValidationRules, sole_batch};
+use corelog_storage::batch::validate::{
+    ProduceError, ProduceErrorKind, RecordRefusal, RefusedRecord, RefusedRecords, Validation, ValidationRules,
+    sole_batch,
+};
 use corelog_storage::batch::{BatchView, Compression, Rewrite};
-use corelog_storage::ids::{Offset, Timestamp};
+use corelog_storage::ids::{Offset, PartitionIndex, Timestamp};
 use corelog_storage::log::{AppendError, Appended, LeaderBatch};
 use corelog_storage::producers::SequenceError;
 use slab::Slab;
@@ -216,8 +219,10 @@ impl Partition {
     ) -> Result<Option<Done>, Box<ProduceOutcome>> {
         let batch = sole(entry)?;
         let (rules, now) = (self.rules(), shard.unix_now());
-        let mut validation = Validation::begin(batch, &rules, now, scratch).map_err(refusal)?;
-        let Some(validated) = validation.step(usize::MAX).map_err(refusal)? else { return Ok(None) };
+        let mut validation = Validation::begin(batch, &rules, now, scratch).map_err(|error| self.refusal(&error))?;
+        let Some(validated) = validation.step(usize::MAX).map_err(|error| self.refusal(&error))? else {
+            return Ok(None);
+        };
         if validated.rewrite.is_some() {
             return Ok(None);
         }
@@ -238,18 +243,19 @@ impl Partition {
         let batch = sole(entry)?;
         let (rules, now) = (self.rules(), shard.unix_now());
         let validated = {
-            let mut validation = Validation::begin(batch, &rules, now, scratch).map_err(refusal)?;
+            let mut validation =
+                Validation::begin(batch, &rules, now, scratch).map_err(|error| self.refusal(&error))?;
             loop {
-                match validation.step(SLICE_BYTES).map_err(refusal)? {
+                match validation.step(SLICE_BYTES).map_err(|error| self.refusal(&error))? {
                     Some(validated) => break validated,
                     None => shard.reactor().yield_now().await,
                 }
             }
         };
-        let rewritten = match Rewrite::new(&batch, &validated, &rules, scratch).map_err(refusal)? {
+        let rewritten = match Rewrite::new(&batch, &validated, &rules, scratch).map_err(|error| self.refusal(&error))? {
             None => None,
             Some(mut rewrite) => loop {
-                match rewrite.step(SLICE_BYTES).map_err(refusal)? {
+                match rewrite.step(SLICE_BYTES).map_err(|error| self.refusal(&error))? {
                     Some(bytes) => break Some(bytes),
                     None => shard.reactor().yield_now().await,
                 }
@@ -265,6 +271,24 @@ impl Partition {
         }
     }
 
+    /// Kafka's code and words for a batch that did not pass. As in Kafka, the log's start is told with most refusals, and
+    /// not with those that say that the bytes are damaged or too many.
+    fn refusal(&self, error: &ProduceError) -> Box<ProduceOutcome> {
+        let code = code_of(error);
+        let detail =
+            error.refused_records().map(|refused| Box::new(refused_records(refused, &self.topic, self.key.partition)));
+        let log_start = match error.kind() {
+            ProduceErrorKind::CorruptMessage
+            | ProduceErrorKind::MessageTooLarge
+            | ProduceErrorKind::RecordListTooLarge => -1,
+            ProduceErrorKind::InvalidTimestamp
+            | ProduceErrorKind::UnsupportedCompressionType
+            | ProduceErrorKind::InvalidRecord
+            | ProduceErrorKind::UnknownServerError => self.log.log_start().0,
+        };
+        Box::new(ProduceOutcome { detail, log_start, ..ProduceOutcome::failed(code) })
+    }
+
     fn append_outcome(&self, result: Result<Appended, AppendError>) -> Result<Done, Box<ProduceOutcome>> {
         match result {
             Ok(appended) => Ok(Done {
@@ -274,8 +298,11 @@ impl Partition {
                 duplicate: false,
             }),
             // Acknowledged like a success, and no sooner than its original (KIP-98).
-            Err(AppendError::Duplicate { base_offset, last_offset, timestamp: _ }) => {
-                Ok(Done { base: base_offset, end: last_offset.next(), append_time: Timestamp::NONE, duplicate: true })
+            Err(AppendError::Duplicate { base_offset, last_offset, timestamp }) => {
+                Ok(Done { base: base_offset, end: last_offset.next(), append_time: timestamp, duplicate: true })
+            }
+            Err(AppendError::Producer(error)) => {
+                Err(Box::new(ProduceOutcome { log_start: self.log.log_start().0, ..producer_refusal(&error) }))
             }
             Err(error) => Err(Box::new(append_refusal(&self.topic, &error))),
         }
@@ -329,13 +356,23 @@ fn is_quick(entry: &ProduceEntry) -> bool {
     }
 }
 
+/// The request's own checks (docs/wire.md): they come before the log is looked at, so its start is not told.
 fn sole(entry: &ProduceEntry) -> Result<BatchView<'_>, Box<ProduceOutcome>> {
-    sole_batch(entry.records.as_deref().unwrap_or_default(), entry.version).map_err(refusal)
+    sole_batch(entry.records.as_deref().unwrap_or_default(), entry.version).map_err(|error| {
+        let message = match &error {
+            ProduceError::UnknownMagic { magic } => Some(format!("Invalid magic found in record: {magic}")),
+            ProduceError::Length { length } => {
+                Some(format!("Record size {length} is less than the minimum record overhead (14)"))
+            }
+            _ => None,
+        };
+        let detail = message.map(|message| Box::new(RefusalDetail { message: Some(message), records: Vec::new() }));
+        Box::new(ProduceOutcome { detail, ..ProduceOutcome::failed(code_of(&error)) })
+    })
 }
 
-/// Kafka's code and words for a batch that did not pass.
-fn refusal(error: ProduceError) -> Box<ProduceOutcome> {
-    let code = match error.kind() {
+fn code_of(error: &ProduceError) -> ErrorCode {
+    match error.kind() {
         ProduceErrorKind::CorruptMessage => ErrorCode::CorruptMessage,
         ProduceErrorKind::MessageTooLarge => ErrorCode::MessageTooLarge,
         ProduceErrorKind::RecordListTooLarge => ErrorCode::RecordListTooLarge,
@@ -343,22 +380,43 @@ fn refusal(error: ProduceError) -> Box<ProduceOutcome> {
         ProduceErrorKind::UnsupportedCompressionType => ErrorCode::UnsupportedCompressionType,
         ProduceErrorKind::InvalidRecord => ErrorCode::InvalidRecord,
         ProduceErrorKind::UnknownServerError => ErrorCode::UnknownServerError,
+    }
+}
+
+/// KIP-467: the records that were refused one by one, in Kafka's words.
+fn refused_records(refused: &RefusedRecords, topic: &str, partition: PartitionIndex) -> RefusalDetail {
+    let words = |record: &RefusedRecord| match record.reason {
+        RecordRefusal::NoKey => {
+            format!("Compacted topic cannot accept message without key in topic partition {topic}-{}.", partition.0)
+        }
+        RecordRefusal::Timestamp { .. } | RecordRefusal::LogAppendTime => record.to_string(),
     };
-    // KIP-467: words only where single records are refused; the rest is a code, and clients have words of their own for it.
-    let detail = match &error {
-        ProduceError::Records(refused) => Some(Box::new(RefusalDetail {
-            message: Some(error.to_string()),
-            records: refused.records.iter().map(|record| (record.index, Some(record.to_string()))).collect(),
-        })),
-        _ => None,
+    let records: Vec<(i32, String)> = refused.records.iter().map(|record| (record.index, words(record))).collect();
+    let message = if refused.has_timestamps {
+        "One or more records have been rejected due to invalid timestamp".to_owned()
+    } else {
+        let first: Vec<String> = records
+            .iter()
+            .take(3)
+            .map(|(index, message)| format!("RecordError(batchIndex={index}, message='{message}')"))
+            .collect();
+        format!(
+            "One or more records have been rejected due to {} record errors in total, and only showing the first three \
+             errors at most: [{}]",
+            refused.total,
+            first.join(", ")
+        )
     };
-    Box::new(ProduceOutcome { detail, ..ProduceOutcome::failed(code) })
+    RefusalDetail {
+        message: Some(message),
+        records: records.into_iter().map(|(index, words)| (index, Some(words))).collect(),
+    }
 }
 
 /// Kafka's code for a batch that passed and was not appended.
 fn append_refusal(topic: &str, error: &AppendError) -> ProduceOutcome {
     match error {
-        AppendError::Producer(producer) => producer_refusal(producer),
+        AppendError::Producer(error) => producer_refusal(error),
         AppendError::TooLarge { .. } => ProduceOutcome::failed(ErrorCode::RecordListTooLarge),
         AppendError::StaleEpoch { .. } => ProduceOutcome::failed(ErrorCode::NotLeaderOrFollower),
         AppendError::Closed => ProduceOutcome::failed(ErrorCode::NotLeaderOrFollower),

@@ -54,6 +54,8 @@ pub struct PartitionData {
     pub records: Vec<Item<Payload>>,
     /// Bytes of `records`.
     pub bytes: usize,
+    /// The partition was never asked: it is unknown, or the client may not read it.
+    pub unread: bool,
 }
 
 impl PartitionData {
@@ -67,7 +69,13 @@ impl PartitionData {
             diverging: None,
             records: Vec::new(),
             bytes: 0,
+            unread: false,
         }
+    }
+
+    /// An error for a partition that was never asked.
+    pub fn unread(error: ErrorCode) -> PartitionData {
+        PartitionData { unread: true, ..PartitionData::failed(error) }
     }
 
     /// Drops the records: there was no room for them in the response.
@@ -165,6 +173,7 @@ impl Partition {
             diverging: None,
             records: Vec::new(),
             bytes: 0,
+            unread: false,
         };
         if let Some(epoch) = read.last_fetched_epoch {
             // KIP-595: a fetcher that left this log's history is told where they parted.
