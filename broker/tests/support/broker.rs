@@ -131,6 +131,10 @@ impl BrokerSetup {
         for (name, value) in &self.settings {
             command.arg("--set").arg(format!("{name}={value}"));
         }
+        // Our own settings from outside (how long to test, ...) are not the broker's.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CORELOG_")) {
+            command.env_remove(name);
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: prctl with PR_SET_PDEATHSIG only sets a number of the new process; it is safe to call between fork and exec.
