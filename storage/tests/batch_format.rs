@@ -183,6 +183,12 @@ fn iterate(payload: &[u8], promised: i32) -> Result<i32, MalformedRecords> {
     Ok(count)
 }
 
+#[test]
+fn a_negative_count_promises_no_record() {
+    assert_eq!(both(&[], -1), Ok(0));
+    assert!(both(&[2, 0], -1).is_err(), "a record that was not promised");
+}
+
 /// The iterator and the walk must judge alike, whatever the pieces; only the place of a cut may be told differently.
 fn both(payload: &[u8], promised: i32) -> Result<i32, MalformedRecords> {
     let expected = iterate(payload, promised);

@@ -120,6 +120,9 @@ struct Limits {
 /// Where a partition of the request is read, or why it isn't.
 enum Target {
     Read(PartitionRead),
+    /// The client may not read it, or it is not there.
+    Unread(ErrorCode),
+    /// What is asked for can't be read.
     Failed(ErrorCode),
 }
 
@@ -164,12 +167,12 @@ fn target(partition: &FetchPartition, image: &MetadataImage, context: &RequestCo
         FetchTopic::Id(id) => (image.topic(*id), ErrorCode::UnknownTopicId),
         FetchTopic::Name(name) => (image.topic_by_name(name), ErrorCode::UnknownTopicOrPartition),
     };
-    let Some(topic) = topic else { return Target::Failed(unknown) };
+    let Some(topic) = topic else { return Target::Unread(unknown) };
     if !authorize(context, Operation::Read, Resource::Topic(&topic.name)) {
-        return Target::Failed(ErrorCode::TopicAuthorizationFailed);
+        return Target::Unread(ErrorCode::TopicAuthorizationFailed);
     }
     if topic.partition(partition.key.partition).is_none() {
-        return Target::Failed(ErrorCode::UnknownTopicOrPartition);
+        return Target::Unread(ErrorCode::UnknownTopicOrPartition);
     }
     if limits.is_negative || partition.max_bytes < 0 {
         return Target::Failed(ErrorCode::UnknownServerError);
@@ -189,7 +192,7 @@ async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limit
     let deadline = shard.reactor().now() + limits.wait_max;
     loop {
         let mut results = read_all(shard, targets).await;
-        trim(&mut results, limits.bytes_max);
+        trim(&mut results, targets, limits.bytes_max);
         let bytes: usize = results.iter().map(|data| data.bytes).sum();
         // As Kafka: an error or a diverging epoch is told at once.
         let told = results.iter().any(|data| data.error.is_error() || data.diverging.is_some());
@@ -208,7 +211,8 @@ async fn read_all(shard: &Rc<Shard>, targets: &[Target]) -> Vec<PartitionData> {
     let mut by_owner = ByOwner::new(shard.shards());
     for (position, target) in targets.iter().enumerate() {
         match target {
-            Target::Failed(code) => results.push(Some(PartitionData::unread(*code))),
+            Target::Unread(code) => results.push(Some(PartitionData::unread(*code))),
+            Target::Failed(code) => results.push(Some(PartitionData::failed(*code))),
             Target::Read(read) => {
                 by_owner.push(shard.owner(read.key), position, *read);
                 results.push(None);
@@ -230,12 +234,18 @@ async fn read_all(shard: &Rc<Shard>, targets: &[Target]) -> Vec<PartitionData> {
     results.into_iter().map(|data| data.unwrap_or_else(missing)).collect()
 }
 
-/// Keeps the response within `bytes_max`, in the request's order; the first records come whole (KIP-74).
-fn trim(results: &mut [PartitionData], bytes_max: usize) {
+/// Keeps the response within `bytes_max` and each partition within its own limit, in the request's order. Only the very
+/// first records come whole even if they are larger (KIP-74): every read brings at least a batch, since no owner knows
+/// whether its partition will be the first to have something.
+fn trim(results: &mut [PartitionData], targets: &[Target], bytes_max: usize) {
     let mut left = bytes_max;
     let mut first = true;
-    for data in results.iter_mut().filter(|data| data.bytes > 0) {
-        if data.bytes > left && !first {
+    for (data, target) in results.iter_mut().zip(targets).filter(|(data, _)| data.bytes > 0) {
+        let own = match target {
+            Target::Read(read) => read.bytes_max,
+            Target::Unread(_) | Target::Failed(_) => 0,
+        };
+        if data.bytes > left.min(own) && !first {
             data.without_records();
         }
         left = left.saturating_sub(data.bytes);
@@ -374,14 +384,32 @@ mod tests {
         }
     }
 
+    fn targets(limits: &[usize]) -> Vec<Target> {
+        let key = PartitionKey { topic_id: TopicId([0; 16]), partition: PartitionIndex(0) };
+        let read = |&bytes_max: &usize| PartitionRead {
+            key,
+            current_epoch: None,
+            last_fetched_epoch: None,
+            from: Offset::ZERO,
+            bytes_max,
+            read_committed: false,
+        };
+        limits.iter().map(|limit| Target::Read(read(limit))).collect()
+    }
+
     #[test]
-    fn the_first_records_come_whole_and_the_rest_only_within_the_limit() {
+    fn the_first_records_come_whole_and_the_rest_only_within_the_limits() {
         let mut results = [data(0), data(500), data(40), data(70), data(50)];
-        trim(&mut results, 600);
+        trim(&mut results, &targets(&[600; 5]), 600);
         assert_eq!(results.map(|data| data.bytes), [0, 500, 40, 0, 50]);
 
         let mut results = [data(500), data(1)];
-        trim(&mut results, 100);
+        trim(&mut results, &targets(&[100; 2]), 100);
         assert_eq!(results.map(|data| data.bytes), [500, 0]);
+
+        // A later partition whose first batch is larger than its own limit has to wait until it comes first.
+        let mut results = [data(50), data(60), data(40)];
+        trim(&mut results, &targets(&[40, 40, 40]), 1000);
+        assert_eq!(results.map(|data| data.bytes), [50, 0, 40]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Holds: what a request's numbers mean, duplicates, the shape of the answer. Never touches: logs (partitions look up).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use corelog_net::wire::messages::{
@@ -60,6 +60,7 @@ pub async fn handle(
         Ok(Some(PartitionAnswer::Failed(code))) | Err(code) => Err(code),
         Ok(_) => Err(ErrorCode::UnknownServerError),
     });
+    let mut answered = BTreeSet::new();
     let topics = request
         .topics
         .iter()
@@ -69,9 +70,12 @@ pub async fn handle(
                 .partitions
                 .iter()
                 .zip(&mut outcomes)
+                // As Kafka: a partition that was named twice is refused once.
+                .filter(|(partition, _)| answered.insert((topic.name, partition.partition_index)))
                 .map(|(partition, outcome)| encode(context.version, partition.partition_index, outcome))
                 .collect(),
         })
+        .filter(|topic| !topic.partitions.is_empty())
         .collect();
     ListOffsetsResponse { topics, ..Default::default() }.encode(out);
     Ok(())

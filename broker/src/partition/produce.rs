@@ -387,7 +387,7 @@ fn code_of(error: &ProduceError) -> ErrorCode {
 fn refused_records(refused: &RefusedRecords, topic: &str, partition: PartitionIndex) -> RefusalDetail {
     let words = |record: &RefusedRecord| match record.reason {
         RecordRefusal::NoKey => {
-            format!("Compacted topic cannot accept message without key in topic partition {topic}-{}.", partition.0)
+            format!("Compacted topic cannot accept message without key in topic partition {topic}-{}", partition.0)
         }
         RecordRefusal::Timestamp { .. } | RecordRefusal::LogAppendTime => record.to_string(),
     };

@@ -115,7 +115,7 @@ pub struct RecordWalk {
 }
 
 impl RecordWalk {
-    /// A walk over `promised` records.
+    /// A walk over `promised` records; a negative number promises none.
     #[must_use]
     pub fn new(promised: i32) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl RecordWalk {
             left: 0,
             headers_left: 0,
             facts: RecordFacts::default(),
-            promised,
+            promised: promised.max(0),
         }
     }
 
