@@ -64,6 +64,8 @@ struct Model {
     truncating: Option<i64>,
     sequence: i32,
     appends: u64,
+    /// The leader epoch that was begun durably; a truncation may take it away again.
+    led: Option<i32>,
 }
 
 impl Model {
@@ -157,6 +159,7 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                 let (from, to) = (model.borrow().log_start, model.borrow().end());
                 let offset = from + dice.below((to - from + 1) as u64) as i64;
                 model.borrow_mut().truncating = Some(offset);
+                model.borrow_mut().led = None;
                 if let Ok(end) = log.truncate_to(Offset(offset)).await {
                     assert!(end.0 <= offset || end.0 == to, "truncated to {end} instead of {offset}");
                     {
@@ -168,6 +171,7 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                     assert_eq!(last, end.0, "the producer's end after a truncation to {offset}: {:?}", log.status());
                     if log.fenced().is_none() {
                         lead(&log).await;
+                        model.borrow_mut().led = Some(log.epoch().0);
                     }
                 }
             }
@@ -264,6 +268,9 @@ fn check(log: &Log, found: &[u8], model: &mut Model) -> Result<(), String> {
     if end < acked {
         return Err(format!("log end {end} behind acknowledged {acked}"));
     }
+    if Some(log.epoch().0) < model.led {
+        return Err(format!("leader epoch {} after {:?} was begun", log.epoch(), model.led));
+    }
     if log.durable_end().0 != end {
         return Err(format!("durable end {} of {end}", log.durable_end()));
     }
@@ -320,6 +327,7 @@ fn lives(seed: u64, options: impl Fn() -> StorageOptions) -> Result<(), String> 
         check(&log, &found, &mut model.borrow_mut())?;
         let own = log.clone();
         run(&world, &reactor, async move { lead(&own).await });
+        model.borrow_mut().led = Some(log.epoch().0);
         let task = work(log.clone(), model.clone(), Dice(dice.next()));
         reactor.spawn(task).expect("a task");
         let millis = [2, 20, 200][dice.below(3) as usize];
@@ -354,6 +362,25 @@ fn nothing_acknowledged_is_lost_in_a_power_cut() {
         if let Err(what) = lives(seed, || options(seed)) {
             panic!("seed {seed}: {what}");
         }
+    }
+}
+
+#[test]
+fn a_creation_that_was_interrupted_can_be_repeated() {
+    for seed in seeds(300) {
+        let world = SimWorld::new(seed);
+        let node = world.add_node();
+        let mut dice = Dice(seed);
+        for _try in 0..3 {
+            let reactor = reactor_of(&world, node);
+            let own = reactor.clone();
+            reactor.spawn(async move { drop(open(own, seed, options(seed)).await) }).expect("a task");
+            world.run_for(Duration::from_micros(dice.below(8_000)));
+            world.crash(node);
+        }
+        let reactor = reactor_of(&world, node);
+        let (_data, _env, log) = run(&world, &reactor, open(reactor.clone(), seed, options(seed)));
+        assert_eq!((log.fenced(), log.log_end()), (None, Offset(0)), "seed {seed}");
     }
 }
 

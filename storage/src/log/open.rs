@@ -19,7 +19,7 @@ use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_fi
 use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
 use crate::disk::spare::{write_zeroes, zeroes};
 use crate::epochs::{CHECKPOINT_FILE_NAME, EpochCache};
-use crate::ids::Offset;
+use crate::ids::{LeaderEpoch, Offset};
 use corelog_reactor::{DirEntry, OpenHow};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,12 +89,18 @@ impl Log {
             unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clean it up"))?;
         }
         let epochs = read_epochs(env, &folder).await?;
+        // Also an epoch whose first records were lost before they were durable is not begun a second time.
+        let begun = epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch);
         let key = LogKey { topic_id: name.topic_id, partition: name.partition };
         let checkpoint = env.checkpoint_at_start(&key);
         let interval = config.index_interval_bytes;
         let truncating = checkpoint.as_ref().and_then(|c| c.truncate_to);
         let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, interval).await?;
         let log = Self::start(env, name, folder, config, recovered);
+        {
+            let mut state = log.0.state.borrow_mut();
+            state.epoch_begun = state.epoch_begun.max(begun);
+        }
         if truncating.is_some() && log.fenced().is_none() {
             let path = log.folder().join(CHECKPOINT_FILE_NAME);
             log.write_epochs().await.map_err(failed(&path, "write it"))?;

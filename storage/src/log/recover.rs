@@ -61,6 +61,7 @@ pub(super) struct Recovery<'a> {
     now: Timestamp,
     recovery: RecoveryPoint,
     limit: Option<Offset>,
+    log_start: Offset,
     /// A log that ends before this has lost acknowledged records.
     must_reach: Offset,
     /// Batches from here on are new to the producers' state.
@@ -130,6 +131,7 @@ pub(super) async fn recover(
         now,
         recovery: entry.recovery,
         limit: entry.truncate_to,
+        log_start: entry.log_start,
         must_reach: match entry.truncate_to {
             // The cut may have fallen before the log start, if that lay within the batch that had to go.
             Some(_) => entry.recovery.offset,
@@ -371,7 +373,7 @@ impl Recovery<'_> {
             }
         }
         let started = scanner.position();
-        let (interval, replay_from) = (self.index_interval, self.replay_from);
+        let (interval, replay_from, log_start) = (self.index_interval, self.replay_from, self.log_start);
         let (producers, epochs) = (&mut self.producers, &mut self.epochs);
         let each = |batch: ScannedBatch<'_>| {
             index.note(&batch.header, batch.last_offset, batch.position, batch.bytes, interval);
@@ -379,7 +381,7 @@ impl Recovery<'_> {
                 first_timestamp = Some(batch.header.max_timestamp);
             }
             if batch.header.base_offset >= replay_from {
-                replay(producers, epochs, &batch);
+                replay(producers, epochs, log_start, &batch);
             }
         };
         let stop = scan_file(self.env.reactor(), &file, &mut scanner, file_bytes, each)
@@ -551,11 +553,12 @@ fn scanned_epoch(recovery: &Recovery<'_>, scanned: &Scanned) -> LeaderEpoch {
     epoch.unwrap_or(LeaderEpoch::NONE)
 }
 
-fn replay(producers: &mut ProducerState, epochs: &mut EpochCache, batch: &ScannedBatch<'_>) {
-    let (epoch, base) = (batch.header.leader_epoch, batch.header.base_offset);
-    if epochs.epoch_for_offset(base) != Some(epoch) {
+fn replay(producers: &mut ProducerState, epochs: &mut EpochCache, log_start: Offset, batch: &ScannedBatch<'_>) {
+    // What lies below the log start is forgotten already; assigning it again would drop the later epochs.
+    let (epoch, start) = (batch.header.leader_epoch, batch.header.base_offset.max(log_start));
+    if batch.last_offset >= log_start && epochs.epoch_for_offset(start) != Some(epoch) {
         // Epoch -1 comes from Kafka's own logs only: there is nothing to remember about it.
-        let _ = epochs.assign(epoch, base);
+        let _ = epochs.assign(epoch, start);
     }
     let marker = batch
         .control
