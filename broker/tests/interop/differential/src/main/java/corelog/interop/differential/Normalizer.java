@@ -16,7 +16,7 @@ import org.apache.kafka.common.Uuid;
 
 /**
  * Rewrites what must differ between two brokers into words that must not: ids, ports, folders, sizes of volumes, sessions.
- * Only real values are rewritten: an absent one (-1, 0, null, the zero id) stays, so that present and absent still differ.
+ * Only real values are rewritten: an absent one (-1, null, the zero id, 0 where it means none) stays, so that present and absent still differ.
  */
 final class Normalizer {
     /** Fields that are whatever the node they come from makes of them. */
@@ -46,6 +46,7 @@ final class Normalizer {
 
     private JsonNode rewrite(String field, JsonNode node) {
         if (node instanceof ObjectNode object) {
+            learnFrom(object);
             ObjectNode copy = JsonNodeFactory.instance.objectNode();
             object.properties().forEach(entry -> copy.set(entry.getKey(), rewrite(entry.getKey(), entry.getValue())));
             return copy;
@@ -60,10 +61,22 @@ final class Normalizer {
         }
         return switch (field) {
             case "topicId" -> id(node);
-            case "producerId" -> absent(node) ? node : producer(node.asLong());
+            case "producerId" -> node.asLong() < 0 ? node : producer(node.asLong());
             case "port" -> node.asInt() == port ? text("<port>") : node;
             default -> node.isTextual() ? text(withoutIds(node.asText())) : node;
         };
+    }
+
+    /** An answer that holds a topic's name beside its id names the id; another id under the same name is told apart. */
+    private void learnFrom(ObjectNode object) {
+        String id = object.path("topicId").asText();
+        String name = object.path("name").asText("");
+        if (id.isEmpty() || name.isEmpty() || object.path("name").isNull() || id.equals(Uuid.ZERO_UUID.toString()) || ids.containsKey(id)) {
+            return;
+        }
+        String label = "<id of " + name;
+        long others = ids.values().stream().filter(known -> known.startsWith(label + ">") || known.startsWith(label + ", ")).count();
+        ids.put(id, others == 0 ? label + ">" : label + ", " + (others + 1) + ">");
     }
 
     private static boolean absent(JsonNode node) {
