@@ -136,7 +136,7 @@ async fn read_requests(shard: &Rc<Shard>, client: &Rc<Client>) -> Result<(), Clo
             api::produce::start(shard, &client.connection, slot, context, body)?;
             continue;
         }
-        if !client.connection.all_answered().await {
+        if !client.connection.drained().await {
             break;
         }
         let Some(slot) = client.connection.reserve().await else { break };

@@ -32,8 +32,10 @@ pub struct Connection<S> {
     outbox: RefCell<Outbox<S>>,
     /// The sender waits here for a reply whose turn has come.
     ready: Notify,
-    /// The reader waits here for room, or for all answers.
+    /// The reader waits here for room, or until all replies are sent.
     room: Notify,
+    /// Replies that have left the outbox are on their way into the socket.
+    sending: Cell<bool>,
     closed: Cell<bool>,
 }
 
@@ -55,6 +57,7 @@ impl<S: StableBytes> Connection<S> {
             outbox: RefCell::new(Outbox::new(requests_max)),
             ready: Notify::new(),
             room: Notify::new(),
+            sending: Cell::new(false),
             closed: Cell::new(false),
         })
     }
@@ -89,9 +92,10 @@ impl<S: StableBytes> Connection<S> {
         None
     }
 
-    /// Waits until every request read so far has its answer. Returns whether the connection is still open.
-    pub async fn all_answered(&self) -> bool {
-        while !self.closed.get() && !self.outbox.borrow().all_answered() {
+    /// Waits until every request read so far is answered and its reply sent: a client that doesn't read its replies holds
+    /// no more memory than one of them. Returns whether the connection is still open.
+    pub async fn drained(&self) -> bool {
+        while !self.closed.get() && (self.sending.get() || !self.outbox.borrow().is_empty()) {
             self.room.notified().await;
         }
         !self.closed.get()
@@ -113,7 +117,7 @@ impl<S: StableBytes> Connection<S> {
         if leaves {
             self.ready.notify();
         }
-        if self.outbox.borrow().all_answered() {
+        if self.outbox.borrow().is_empty() {
             self.room.notify();
         }
     }
@@ -134,6 +138,7 @@ impl<S: StableBytes> Connection<S> {
                 self.ready.notified().await;
                 continue;
             }
+            self.sending.set(true);
             let mut bytes = 0;
             while !batch.items.is_empty() {
                 let (result, back) = self.stream.send(batch).await;
@@ -145,6 +150,7 @@ impl<S: StableBytes> Connection<S> {
                 batch.advance(count);
                 bytes += count as u64;
             }
+            self.sending.set(false);
             sent(Sent { replies, bytes });
             self.room.notify();
         }

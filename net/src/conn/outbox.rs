@@ -74,7 +74,6 @@ pub struct Outbox<S> {
     places: VecDeque<Place<S>>,
     /// Slot number of `places[0]`.
     first: u64,
-    waiting: usize,
     requests_max: usize,
 }
 
@@ -82,17 +81,12 @@ impl<S> Outbox<S> {
     /// An outbox for at most `requests_max` requests that are not yet answered and sent.
     pub fn new(requests_max: usize) -> Self {
         assert!(requests_max > 0, "an outbox of no requests can never answer");
-        Outbox { places: VecDeque::new(), first: 0, waiting: 0, requests_max }
+        Outbox { places: VecDeque::new(), first: 0, requests_max }
     }
 
     /// Whether another request may be read; if not, the connection is not read until replies have left.
     pub fn has_room(&self) -> bool {
         self.places.len() < self.requests_max
-    }
-
-    /// Whether every request read so far has its answer (sent or not).
-    pub fn all_answered(&self) -> bool {
-        self.waiting == 0
     }
 
     /// Whether nothing is queued at all.
@@ -105,7 +99,6 @@ impl<S> Outbox<S> {
         assert!(self.has_room(), "reserved beyond {} requests", self.requests_max);
         let slot = ReplySlot(self.first + self.places.len() as u64);
         self.places.push_back(Place::Waiting);
-        self.waiting += 1;
         slot
     }
 
@@ -126,7 +119,6 @@ impl<S> Outbox<S> {
         };
         assert!(matches!(target, Place::Waiting), "reply slot {} answered twice", slot.0);
         *target = place;
-        self.waiting -= 1;
         while matches!(self.places.front(), Some(Place::Silent)) {
             self.places.pop_front();
             self.first += 1;
@@ -167,7 +159,7 @@ mod tests {
         assert!(outbox.fill(a, reply("a")));
         let order: Vec<_> = std::iter::from_fn(|| outbox.pop_ready()).map(|r| r.head).collect();
         assert_eq!(order, ["a", "b", "c"].map(|s| Bytes::from_static(s.as_bytes())));
-        assert!(outbox.is_empty() && outbox.all_answered());
+        assert!(outbox.is_empty());
     }
 
     #[test]
