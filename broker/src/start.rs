@@ -42,6 +42,10 @@ use crate::shard::{Shard, ShardParts, controlling};
 const MAILBOX_MESSAGES: usize = 1024;
 /// Bytes of the buffer that a shard's connections receive small frames through.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
+/// Ring operations of a connection at one time: its readiness, and a send.
+const OPS_PER_CONNECTION: usize = 2;
+/// Ring operations of a shard's files at one time.
+const OPS_OF_THE_SHARD: usize = 8192;
 /// Tasks of a shard beyond its connections' (two each) and its partitions' commits.
 const TASKS_MAX: usize = 1 << 20;
 
@@ -283,6 +287,7 @@ fn run_shard(seed: Seed) -> Result<(), StartError> {
         RingDriver::new(RingConfig { worker_cores: seed.core.into_iter().collect(), ..RingConfig::default() })?;
     let limits = ReactorLimits {
         tasks_max: TASKS_MAX,
+        op_slots_max: config.connections_per_core_max * OPS_PER_CONNECTION + OPS_OF_THE_SHARD,
         pool_bytes_max: config.memory_bytes_per_core as usize,
         ..ReactorLimits::default()
     };

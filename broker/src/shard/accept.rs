@@ -26,12 +26,15 @@ impl Loads {
         Loads((0..shards).map(|_| AtomicUsize::new(0)).collect())
     }
 
-    /// Picks the shard with the fewest connections and counts one more there.
-    pub fn place(&self) -> ShardId {
+    /// Picks the shard with the fewest connections and counts one more there; `None` if even that one has `each_max`.
+    pub fn place(&self, each_max: usize) -> Option<ShardId> {
         let loads = self.0.iter().map(|load| load.load(Ordering::Relaxed));
-        let least = loads.enumerate().min_by_key(|(_, load)| *load).map_or(0, |(shard, _)| shard);
+        let (least, load) = loads.enumerate().min_by_key(|(_, load)| *load)?;
+        if load >= each_max {
+            return None;
+        }
         self.0[least].fetch_add(1, Ordering::Relaxed);
-        ShardId(least as u16)
+        Some(ShardId(least as u16))
     }
 
     /// A connection of `shard` is gone.
@@ -60,13 +63,14 @@ pub async fn run(shard: Rc<Shard>, listener: Listener, number: usize) {
 }
 
 fn place(shard: &Rc<Shard>, raw: RawConn, peer: SocketAddr, listener: usize) {
-    let limit = shard.config().connections_max;
-    if shard.server().loads.total() >= limit {
+    let (limit, each_max) = (shard.config().connections_max, shard.config().connections_per_core_max);
+    let loads = &shard.server().loads;
+    let placed = if loads.total() < limit { loads.place(each_max) } else { None };
+    let Some(to) = placed else {
         shard.counters().connections_refused.increment();
-        info!(%peer, limit, "connection refused: max.connections reached");
+        info!(%peer, limit, each_max, "connection refused: max.connections or corelog.connections.per.core.max reached");
         return;
-    }
-    let to = shard.server().loads.place();
+    };
     if to == shard.id() {
         connection::adopt(shard, raw, peer, listener);
     } else {
@@ -81,9 +85,11 @@ mod tests {
     #[test]
     fn a_connection_goes_to_the_shard_with_the_fewest() {
         let loads = Loads::new(3);
-        assert_eq!([loads.place(), loads.place(), loads.place()], [ShardId(0), ShardId(1), ShardId(2)]);
+        let placed = [(); 3].map(|()| loads.place(1));
+        assert_eq!(placed, [0, 1, 2].map(|shard| Some(ShardId(shard))));
+        assert_eq!(loads.place(1), None, "every shard has its most");
         loads.left(ShardId(1));
-        assert_eq!(loads.place(), ShardId(1));
+        assert_eq!(loads.place(1), Some(ShardId(1)));
         assert_eq!(loads.total(), 3);
     }
 }

@@ -14,7 +14,7 @@ use super::row;
 /// The rows, one property a line.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Definition] = &[
-    row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Listed, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
+    row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Acts, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
     row("corelog.core.map.file", String, None, Any, Low, ReadOnly, Acts, "A TOML file that pins topics and partitions to shards; the rest is placed by default. Not set: `core-map.toml` in the data folder, if it is there."),
     row("corelog.cores", List, Some(""), ListOf { allowed: &[], empty_allowed: true }, Low, ReadOnly, Acts, "The numbers of the cores that the shards are pinned to, in order. Empty: the first of those that the process may use."),
     row("corelog.durability", String, Some("durable"), OneOf(&["durable", "memory"]), High, ClusterWide, Listed, "What an acknowledgement means for topics that don't say: `durable`, the records are on stable storage; `memory`, they will be, within `log.flush.interval.messages` and `log.flush.interval.ms`."),
