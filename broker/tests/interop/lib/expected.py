@@ -1,8 +1,6 @@
-"""What a cross topic must hold, in the form in which kcat prints it: expected.py TOPIC meta|bytes.
+"""What a cross topic must hold, as kcat prints it with -f '%T %K %S %k%s\\n': expected.py TOPIC.
 
-meta: a line a record: timestamp, key length, value length; -1 is null.
-bytes: all keys and values, one behind the other.
-Never touches: a broker.
+A record is its timestamp, the lengths of key and value (-1 is null), the bytes of both. Never touches: a broker.
 """
 import os
 import sys
@@ -16,13 +14,6 @@ def size(data):
     return -1 if data is None else len(data)
 
 
-def main():
-    topic, form = sys.argv[1:]
-    for record in expected_in(topic):
-        if form == "bytes":
-            sys.stdout.buffer.write((record.key or b"") + (record.value or b""))
-        else:
-            print(record.timestamp, size(record.key), size(record.value))
-
-
-main()
+for record in expected_in(sys.argv[1]):
+    sys.stdout.buffer.write(f"{record.timestamp} {size(record.key)} {size(record.value)} ".encode())
+    sys.stdout.buffer.write((record.key or b"") + (record.value or b"") + b"\n")
