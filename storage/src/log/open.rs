@@ -96,6 +96,7 @@ impl Log {
         let interval = config.index_interval_bytes;
         let truncating = checkpoint.as_ref().and_then(|c| c.truncate_to);
         let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, interval).await?;
+        let begun = begun.max(recovered.newest_epoch);
         let log = Self::start(env, name, folder, config, recovered);
         {
             let mut state = log.0.state.borrow_mut();

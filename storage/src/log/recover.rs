@@ -47,6 +47,8 @@ pub(super) struct Recovered {
     pub(super) rot: Option<FenceReason>,
     /// Bytes that were read and checked.
     pub(super) scanned_bytes: u64,
+    /// The newest epoch of any batch that was looked at.
+    pub(super) newest_epoch: LeaderEpoch,
     /// Segments wholly below the log start: to be removed.
     pub(super) below_start: Vec<Offset>,
     /// The snapshot the producers were loaded from.
@@ -69,6 +71,8 @@ pub(super) struct Recovery<'a> {
     producers: ProducerState,
     epochs: EpochCache,
     scanned_bytes: u64,
+    /// The newest epoch of any batch that was looked at, also below the log start.
+    newest_epoch: LeaderEpoch,
 }
 
 /// A segment that was read.
@@ -141,6 +145,7 @@ pub(super) async fn recover(
         producers: ProducerState::new(ProducerStateLimits::default(), Offset::ZERO),
         epochs,
         scanned_bytes: 0,
+        newest_epoch: LeaderEpoch::NONE,
     };
     if let Some(limit) = entry.truncate_to {
         recovery.drop_segments_from(limit, &mut bases).await?;
@@ -184,6 +189,7 @@ pub(super) async fn recover(
         checkpoint: entry,
         rot: found.rot,
         scanned_bytes: recovery.scanned_bytes,
+        newest_epoch: recovery.newest_epoch,
         below_start,
         snapshot_at,
     })
@@ -316,7 +322,7 @@ impl Recovery<'_> {
 
     /// A look at a sealed segment: its index, and the batches behind the last entry up to the file's end. Its length if
     /// all is as it should be.
-    async fn check_sealed(&self, base: Offset, next: Offset) -> Result<Option<u64>, OpenError> {
+    async fn check_sealed(&mut self, base: Offset, next: Offset) -> Result<Option<u64>, OpenError> {
         let path = self.path(base, LOG);
         let file = self.open(&path, OpenHow::read()).await?;
         let bytes = file.len().map_err(failed(&path, "ask for its length"))?;
@@ -333,6 +339,7 @@ impl Recovery<'_> {
         let stop = scan_file(self.env.reactor(), &file, &mut scanner, bytes, |_| ())
             .await
             .map_err(failed(&path, "read it"))?;
+        self.newest_epoch = self.newest_epoch.max(scanner.epoch());
         let is_whole = stop.is_none() && scanner.next_offset() == next && scanner.position() == bytes;
         Ok(is_whole.then_some(bytes))
     }
@@ -388,6 +395,7 @@ impl Recovery<'_> {
             .await
             .map_err(failed(&path, "read it"))?;
         self.scanned_bytes += scanner.position() - started;
+        self.newest_epoch = self.newest_epoch.max(scanner.epoch());
         Ok(Scanned {
             file: Rc::new(file),
             file_bytes,
