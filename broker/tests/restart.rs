@@ -197,6 +197,23 @@ fn a_second_broker_is_refused_the_data_folder_and_the_port() {
 }
 
 #[test]
+fn an_idle_broker_ends_soon_after_sigterm() {
+    let (_data, setup) = setup(2);
+    // Without a topic there is nothing to close, and nothing else that would keep a shard awake.
+    let mut broker = setup.start();
+    // Past what follows a start, so that all shards sleep.
+    std::thread::sleep(Duration::from_millis(500));
+    let began = Instant::now();
+    end(&mut broker, false);
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_secs(3),
+        "SIGTERM to the end of an idle broker took {took:?}; its log:\n{}",
+        broker.log()
+    );
+}
+
+#[test]
 fn an_idle_broker_is_small_quiet_and_quickly_up() {
     let (_data, setup) = setup(2);
     let broker = setup.start();
