@@ -357,7 +357,7 @@ fn seeds(count: u64) -> Box<dyn Iterator<Item = u64>> {
 
 #[test]
 fn nothing_acknowledged_is_lost_in_a_power_cut() {
-    for seed in seeds(60) {
+    for seed in seeds(300) {
         println!("seed {seed}");
         if let Err(what) = lives(seed, || options(seed)) {
             panic!("seed {seed}: {what}");

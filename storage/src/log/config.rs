@@ -52,8 +52,8 @@ impl Default for LogConfig {
 pub struct StorageOptions {
     /// Whether O_DIRECT works on this folder (see the probe). If not, everything goes through the page cache.
     pub direct: bool,
-    /// Bytes of tail chunks that may stay in memory for readers; what is not durable yet always stays. The reactor's pool
-    /// must have room for this, for the pending bytes and for cold reads.
+    /// Bytes of tail chunks that may stay in memory for readers; what is not durable yet always stays. Never more than half of
+    /// the reactor's pool, which also holds the pending bytes and cold reads.
     pub tail_cache_bytes_max: usize,
     /// Appended but not durable bytes of one log; beyond that appends get back-pressure.
     pub pending_bytes_max: u64,

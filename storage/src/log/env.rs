@@ -132,6 +132,9 @@ impl StorageEnv {
             options.commit_bytes_max
         );
         let spares = SpareMaker::new(reactor.clone(), data, shard, options.direct, options.prewritten_bytes_max);
+        // The rest of the pool is for what is pending, for cold reads and for everybody else.
+        let mut options = options;
+        options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
         let first_block = reactor.pool().take(BLOCK_BYTES as usize).ok();
         Self(Rc::new(Inner {
             blocks: RefCell::new(first_block.into_iter().collect()),

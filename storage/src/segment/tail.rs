@@ -349,3 +349,95 @@ impl Tail {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corelog_reactor::BufferPool;
+
+    const BLOCK: usize = BLOCK_BYTES as usize;
+
+    fn pool() -> BufferPool {
+        BufferPool::new(1 << 20)
+    }
+
+    fn bytes(tail: &Tail, from: u64, to: u64) -> Vec<u8> {
+        let mut slices = TailSlices::new();
+        tail.slices(from, to, &mut slices);
+        slices.iter().flat_map(|s| s.to_vec()).collect()
+    }
+
+    fn data(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i % 251) as u8).collect()
+    }
+
+    #[test]
+    fn appended_bytes_are_read_back_across_chunks() {
+        let pool = pool();
+        let mut tail = Tail::new(0);
+        let data = data(3 * BLOCK);
+        for piece in data.chunks(1_000) {
+            while tail.room() < piece.len() as u64 {
+                tail.add_chunk(pool.take(BLOCK).unwrap());
+            }
+            tail.append(piece);
+        }
+        assert_eq!((tail.end(), tail.chunks()), (data.len() as u64, 3));
+        assert_eq!(bytes(&tail, 0, tail.end()), data);
+        assert_eq!(bytes(&tail, 4_000, 8_500), data[4_000..8_500]);
+        let mut copy = [0; 61];
+        tail.copy_out(4_090, &mut copy);
+        assert_eq!(copy, data[4_090..4_151]);
+    }
+
+    #[test]
+    fn a_slice_keeps_its_bytes_when_the_tail_is_cut_and_appended_to() {
+        let pool = pool();
+        let mut tail = Tail::new(0);
+        tail.add_chunk(pool.take(2 * BLOCK).unwrap());
+        let data = data(6_000);
+        tail.append(&data);
+        let mut held = TailSlices::new();
+        tail.slices(0, 6_000, &mut held);
+        assert!(tail.truncate_to(5_000, pool.take(BLOCK).unwrap()));
+        tail.append(&[0xff; 1_000]);
+        assert_eq!(held[0][..], data[..]);
+        assert_eq!(bytes(&tail, 0, 6_000), [&data[..5_000], &[0xff; 1_000]].concat());
+        // Also when the tail is gone, and on another thread.
+        drop(tail);
+        let sent = held.remove(0);
+        std::thread::spawn(move || assert_eq!(sent[..], data[..])).join().unwrap();
+    }
+
+    #[test]
+    fn only_chunks_before_the_block_of_the_durable_end_are_evicted() {
+        let pool = pool();
+        let mut tail = Tail::new(0);
+        for _ in 0..3 {
+            tail.add_chunk(pool.take(BLOCK).unwrap());
+        }
+        tail.append(&data(2 * BLOCK + 10));
+        assert_eq!(tail.oldest_evictable(4_095), None);
+        assert_eq!(tail.oldest_evictable(4_096), Some(BLOCK));
+        tail.evict_oldest();
+        assert_eq!(tail.start(), 4_096);
+        assert_eq!(tail.oldest_evictable(8_191), None);
+        tail.evict_oldest();
+        assert_eq!(bytes(&tail, 8_192, 8_202), data(2 * BLOCK + 10)[8_192..]);
+    }
+
+    #[test]
+    fn an_idle_tail_shrinks_to_its_last_block() {
+        let pool = pool();
+        let mut tail = Tail::new(0);
+        tail.add_chunk(pool.take(4 * BLOCK).unwrap());
+        tail.append(&data(5_000));
+        assert!(!tail.is_shrinkable(4_999));
+        assert!(tail.is_shrinkable(5_000));
+        tail.shrink(pool.take(BLOCK).unwrap());
+        assert_eq!((tail.memory_bytes(), tail.start(), tail.end()), (BLOCK, 4_096, 5_000));
+        assert_eq!(bytes(&tail, 4_096, 5_000), data(5_000)[4_096..]);
+        tail.append(&[9; 100]);
+        assert_eq!(tail.end(), 5_100);
+    }
+}
