@@ -4,10 +4,12 @@
 mod log_common;
 
 use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
-use corelog_reactor::{Reactor, ReactorLimits};
+use corelog_reactor::{OpenHow, Reactor, ReactorLimits};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::{LeaderEpoch, Offset, Timestamp};
-use corelog_storage::log::{AppendError, CommitError, Damage, FenceReason, Log, LogConfig, StorageEnv, StorageOptions};
+use corelog_storage::log::{
+    AppendError, CommitError, Damage, FenceReason, Log, LogConfig, OpenError, StorageEnv, StorageOptions,
+};
 use log_common::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -387,5 +389,49 @@ fn a_deleted_log_leaves_nothing_behind() {
     bench.reactor.block_on(async {
         let data = DataDir::open(&bench.reactor, Path::new("/data")).await.unwrap();
         assert_eq!(data.logs(), ["orders-0"]);
+    });
+}
+
+#[test]
+fn records_without_partition_metadata_are_never_taken_for_an_unfinished_creation() {
+    let mut bench = bench(31);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 20).await;
+        log.close().await.unwrap();
+        bench.reactor.unlink(Path::new("/data/orders-0/partition.metadata")).await.unwrap();
+        bench.reactor.sync_dir(Path::new("/data/orders-0")).await.unwrap();
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, env) = storage(&bench.reactor, Path::new("/data"), StorageOptions::default()).await;
+        let refused = Log::open_or_create(&env, name(), LogConfig::default()).await.map(|_| ());
+        assert!(matches!(refused, Err(OpenError::Unclaimed { .. })), "{refused:?}");
+        let kept = bench.reactor.open(&segment(0), OpenHow::read()).await.unwrap();
+        assert!(kept.len().unwrap() > 20 * 1_000, "the records are still there");
+    });
+}
+
+#[test]
+fn a_spare_that_was_taken_away_is_not_written_into() {
+    let mut bench = bench(32);
+    bench.reactor.block_on(async {
+        let (_data, env, log) = bench.open(LogConfig::default()).await;
+        lead(&log).await;
+        for n in 0..600 {
+            for spare in bench.reactor.list_dir(Path::new("/data/.spare")).unwrap_or_default() {
+                let _ = bench.reactor.unlink(&Path::new("/data/.spare").join(spare.name)).await;
+            }
+            append(&log, &batch(1, 20_000, n)).unwrap();
+            commit_all(&log).await;
+            bench.reactor.sleep(Duration::from_millis(2)).await;
+        }
+        assert!(env.counters().rolls_to_spare > 0, "no spare was ever used: {:?}", env.counters());
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!(log.fenced(), None);
+        assert_eq!(offsets(&read_all(&log, Offset(0), 1 << 20).await).len(), 600, "every acknowledged record is there");
     });
 }

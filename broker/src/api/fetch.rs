@@ -41,8 +41,8 @@ use crate::shard::mail::{Answer, Ask};
 const TOPIC_IDS_FROM: i16 = 13;
 /// Sessions exist from this version on, KIP-227.
 const SESSIONS_FROM: i16 = 7;
-/// The longest a fetch waits, whatever it asks for. Bounds what an absurd request can hold.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The longest a fetch waits, whatever it asks for: a client that is gone is noticed no sooner than its answer is sent.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A fetch on its way to the shard where its session lives.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limit
         trim(&mut results, targets, limits.bytes_max);
         let bytes: usize = results.iter().map(|data| data.bytes).sum();
         // As Kafka: an error or a diverging epoch is told at once.
-        let told = results.iter().any(|data| data.error.is_error() || data.diverging.is_some());
+        let told = results.iter().any(|data| data.error.is_error() || data.diverging.is_some() || data.come_again);
         if bytes >= limits.bytes_min || told || targets.is_empty() || shard.reactor().now() >= deadline {
             return results;
         }

@@ -26,7 +26,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use corelog_net::wire::ErrorCode;
-use corelog_reactor::Notify;
 use corelog_storage::batch::validate::ValidationRules;
 use corelog_storage::ids::{LeaderEpoch, Offset};
 use corelog_storage::log::{CommitError, Log};
@@ -51,8 +50,6 @@ pub struct Partition {
     waiters: RefCell<ProduceWaiters<WaitingProduce>>,
     /// Batches that arrived while an earlier one was being checked slowly or found no room; in order.
     backlog: RefCell<VecDeque<Backlogged>>,
-    /// The backlog's task waits here when the tail is full.
-    room: Notify,
     committing: Cell<bool>,
     replicas: Cell<usize>,
     in_sync: Cell<usize>,
@@ -85,7 +82,6 @@ impl Partition {
             high_watermark,
             waiters: RefCell::default(),
             backlog: RefCell::default(),
-            room: Notify::new(),
             committing: Cell::new(false),
             replicas: Cell::new(state.replicas.len()),
             in_sync: Cell::new(state.isr.len()),
@@ -179,7 +175,6 @@ impl Partition {
                 self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
             }
         }
-        self.resume_backlog();
     }
 
     /// Takes notice of what became durable, or can't any more, other than by a commit of the shard's.
@@ -209,7 +204,6 @@ impl Partition {
     /// The disk is full: nobody waits for it.
     pub fn out_of_space(&self, shard: &Rc<Shard>) {
         self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
-        self.resume_backlog();
     }
 
     /// Nothing that waits can be acknowledged any more: the log is fenced or going away.

@@ -10,6 +10,7 @@
 //! ```
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use corelog_net::wire::ErrorCode;
@@ -37,6 +38,10 @@ const SLICE_BYTES: usize = 64 << 10;
 const AT_ONCE_BYTES_MAX: usize = 256 << 10;
 /// The same for compressed batches, whose work is a multiple of their size.
 const AT_ONCE_COMPRESSED_BYTES_MAX: usize = 16 << 10;
+/// How soon a batch that found no room in the tail looks again.
+const ROOM_RETRY: Duration = Duration::from_millis(1);
+/// How long it does so before it is refused for the client to retry.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(15);
 /// Entries that may wait in one partition's backlog; more are refused for the client to retry.
 const BACKLOG_MAX: usize = 4096;
 
@@ -201,11 +206,6 @@ impl Partition {
         }
     }
 
-    /// A commit has made room: an entry that waits for it in the backlog looks again.
-    pub(super) fn resume_backlog(&self) {
-        self.room.notify();
-    }
-
     fn rules(&self) -> Rc<ValidationRules> {
         Rc::clone(&self.rules.borrow())
     }
@@ -261,11 +261,15 @@ impl Partition {
                 }
             },
         };
+        let give_up = shard.reactor().now() + ROOM_WAIT_MAX;
         loop {
             let bytes = rewritten.as_deref().unwrap_or(batch.bytes);
             let checked = LeaderBatch::validated(bytes, &validated);
             match self.log.append_as_leader(checked, self.leader_epoch.get(), now) {
-                Err(AppendError::Full { .. }) => self.room.notified().await,
+                // A commit of this log, or somebody else's memory, makes room: look again soon, but not for ever.
+                Err(AppendError::Full { .. }) if shard.reactor().now() < give_up => {
+                    shard.reactor().sleep(ROOM_RETRY).await;
+                }
                 other => return self.append_outcome(other),
             }
         }

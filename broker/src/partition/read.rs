@@ -54,6 +54,8 @@ pub struct PartitionData {
     pub records: Vec<Item<Payload>>,
     /// Bytes of `records`.
     pub bytes: usize,
+    /// There was no memory for the read: the client is to come again at once, not to wait for news.
+    pub come_again: bool,
     /// The partition was never asked: it is unknown, or the client may not read it.
     pub unread: bool,
 }
@@ -69,6 +71,7 @@ impl PartitionData {
             diverging: None,
             records: Vec::new(),
             bytes: 0,
+            come_again: false,
             unread: false,
         }
     }
@@ -173,6 +176,7 @@ impl Partition {
             diverging: None,
             records: Vec::new(),
             bytes: 0,
+            come_again: false,
             unread: false,
         };
         if let Some(epoch) = read.last_fetched_epoch {
@@ -207,6 +211,7 @@ impl Partition {
                     high_watermark: self.high_watermark().0,
                     last_stable: self.last_stable().0,
                     log_start: self.log().log_start().0,
+                    come_again: true,
                     ..PartitionData::failed(ErrorCode::None)
                 };
             }

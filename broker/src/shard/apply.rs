@@ -2,12 +2,14 @@
 //!
 //! Holds: the step from "the controller decided" to "it is so on this core". Never touches: what the controller decides.
 
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use corelog_net::wire::ErrorCode;
+use corelog_storage::disk::remove::DELETE_SUFFIX;
 use corelog_storage::ids::PartitionIndex;
-use corelog_storage::log::{Log, LogName};
+use corelog_storage::log::{Log, LogName, OpenError};
 use tracing::{error, warn};
 
 use super::Shard;
@@ -34,6 +36,7 @@ pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
         .copied()
         .collect();
     together(LOGS_AT_ONCE, gone.into_iter().map(|key| delete(shard, key))).await;
+    shard.offline.borrow_mut().retain(|key| image.topic(key.topic_id).is_some());
 
     let config = in_force(shard, &image);
     let same_broker = Arc::ptr_eq(&config, &shard.config());
@@ -90,7 +93,14 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
     }
     // A folder that is not there is made: the topic is new, or the broker stopped between deciding and making it.
     let name = LogName { topic: topic.name.to_string(), partition: key.partition, topic_id: key.topic_id };
-    match Log::open_or_create(shard.storage(), name, log_config).await {
+    let mut opened = Log::open_or_create(shard.storage(), name.clone(), log_config.clone()).await;
+    if let Err(OpenError::TopicId { folder, found, .. }) = &opened
+        && image.topic(*found).is_none()
+        && set_aside(shard, folder).await
+    {
+        opened = Log::open_or_create(shard.storage(), name, log_config).await;
+    }
+    match opened {
         Ok(log) => {
             let partition = Partition::new(key, Arc::clone(&topic.name), log, config, state);
             begin_reign(shard, &partition, topic, key).await;
@@ -111,6 +121,27 @@ async fn begin_reign(shard: &Rc<Shard>, partition: &Rc<Partition>, topic: &Topic
     if let Err(reason) = log.new_epoch(state.leader_epoch, log.log_end()).await {
         // The log fences itself where it must: produces are refused with the reason.
         warn!(shard = shard.id().0, topic = %topic.name, partition = key.partition.0, %reason, "leader epoch not recorded");
+    }
+}
+
+/// A folder that belongs to a topic which is gone makes room for its successor: renamed first, removed in the background.
+async fn set_aside(shard: &Rc<Shard>, folder: &Path) -> bool {
+    let unique = shard.reactor().random_u64();
+    let aside = PathBuf::from(format!("{}.{unique:016x}{DELETE_SUFFIX}", folder.display()));
+    let moved = async {
+        shard.reactor().rename(folder, &aside).await?;
+        shard.reactor().sync_dir(shard.storage().data()).await
+    };
+    match moved.await {
+        Ok(()) => {
+            warn!(folder = %folder.display(), "the folder of a deleted topic was still there; it is removed now");
+            shard.storage().remove_leftovers(vec![aside]);
+            true
+        }
+        Err(error) => {
+            warn!(folder = %folder.display(), %error, "the folder of a deleted topic could not be moved aside");
+            false
+        }
     }
 }
 

@@ -33,7 +33,8 @@ impl Shard {
         for partition in self.dirty.take() {
             // One task for a burst of commits, not for each: it ends when the log has caught up.
             let shard = Rc::clone(self);
-            self.spawn(async move {
+            let committed = Rc::clone(&partition);
+            let started = self.reactor.spawn(async move {
                 while partition.log().has_pending() {
                     if !partition.log().needs_commit() {
                         // Records are being deleted, or the log is being truncated: that ends soon, and nobody else would
@@ -48,6 +49,11 @@ impl Shard {
                 // A change of the log commits what is pending itself.
                 partition.catch_up(&shard);
             });
+            if started.is_err() {
+                // No task now: the partition stays dirty, and the next turn tries again.
+                self.counters.tasks_full.increment();
+                self.dirty.borrow_mut().push(committed);
+            }
         }
         true
     }

@@ -148,6 +148,10 @@ impl Shard {
             self.drain_mail();
             self.reactor.run_tasks();
             self.end_turn();
+            if self.finished.get() {
+                // Parking now would sleep until something happens, and nothing will.
+                break;
+            }
             self.reactor.park(&*self.port.borrow());
         }
     }

@@ -268,18 +268,29 @@ impl Log {
         let inner = &*self.0;
         let reactor = inner.env.reactor();
         let path = segment_path(&inner.folder, base, LOG);
-        let spare: Option<(PathBuf, Rc<File>)> = {
+        let (spare, moved_before): (Option<(PathBuf, Rc<File>)>, bool) = {
             let state = inner.state.borrow();
-            let spare = state.segment(base).and_then(|s| s.spare.as_ref());
-            spare.map(|s| (s.path.clone(), s.file.clone()))
+            let segment = state.segment(base);
+            let spare = segment.and_then(|s| s.spare.as_ref());
+            (spare.map(|s| (s.path.clone(), s.file.clone())), segment.is_some_and(|s| s.spare_moved))
         };
-        let file = match spare {
-            Some((from, file)) => {
-                match reactor.rename(&from, &path).await {
-                    // A try before this one got that far.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    other => other?,
+        let moved = match &spare {
+            None => false,
+            Some(_) if moved_before => true,
+            Some((from, _)) => match reactor.rename(from, &path).await {
+                Ok(()) => {
+                    if let Some(segment) = inner.state.borrow_mut().segment_mut(base) {
+                        segment.spare_moved = true;
+                    }
+                    true
                 }
+                // Somebody took the spare away: what is written into it would be in a file without a name.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            },
+        };
+        let file = match spare.filter(|_| moved) {
+            Some((from, file)) => {
                 // Both folders: the file must be found here after a crash, and nowhere else.
                 if let Some(folder) = from.parent() {
                     reactor.sync_dir(folder).await?;

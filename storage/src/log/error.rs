@@ -73,6 +73,15 @@ pub enum OpenError {
         /// Its folder.
         folder: PathBuf,
     },
+    /// There are records, and `partition.metadata`, which says whose they are, is missing: never taken for a log that was
+    /// never completed.
+    #[error("{folder} holds {file:?} and no partition.metadata: restore that file, or move the folder away")]
+    Unclaimed {
+        /// The folder.
+        folder: PathBuf,
+        /// What it holds.
+        file: std::ffi::OsString,
+    },
     /// There is no log, or its creation was interrupted.
     #[error("{folder} does not exist, or was never completed")]
     NotFound {

@@ -13,6 +13,7 @@ use super::names::{LOG, LogName, segment_path};
 use super::recover::{Recovered, recover};
 use super::state::{Capture, State, Status};
 use super::{Inner, Log};
+use crate::batch::HEADER_BYTES;
 use crate::disk::align_up;
 use crate::disk::checkpoint::LogKey;
 use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
@@ -20,7 +21,7 @@ use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata, encode_pa
 use crate::disk::spare::{write_zeroes, zeroes};
 use crate::epochs::{CHECKPOINT_FILE_NAME, EpochCache};
 use crate::ids::{LeaderEpoch, Offset};
-use corelog_reactor::{DirEntry, OpenHow};
+use corelog_reactor::{DirEntry, OpenHow, Reactor};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Weak;
@@ -51,6 +52,11 @@ impl Log {
         if has_metadata(&entries) {
             check_topic_id(env, &name, &folder).await?;
             return Err(OpenError::AlreadyExists { folder });
+        }
+        for entry in &entries {
+            if !is_left_by_a_creation(reactor, &folder, entry).await.map_err(failed(&folder, "look into it"))? {
+                return Err(OpenError::Unclaimed { folder, file: entry.name.clone() });
+            }
         }
         for entry in &entries {
             unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clear it"))?;
@@ -168,6 +174,22 @@ impl Log {
         tracing::error!(log = %self.name(), %reason, "the log opens fenced: it can be read, not written");
         self.0.env.count(|c| c.fenced += 1);
     }
+}
+
+/// Whether a creation that was interrupted can have left this file: a scratch file, or a first segment of zeros alone.
+async fn is_left_by_a_creation(reactor: &Reactor, folder: &Path, entry: &DirEntry) -> io::Result<bool> {
+    let path = folder.join(&entry.name);
+    if entry.name.to_str().is_some_and(|name| name.ends_with(SCRATCH_SUFFIX)) {
+        return Ok(true);
+    }
+    if path != segment_path(folder, Offset::ZERO, LOG) {
+        return Ok(false);
+    }
+    // A record batch has no header of zeros.
+    let file = reactor.open(&path, OpenHow::read()).await?;
+    let (read, head) = file.read_at(vec![0; HEADER_BYTES], 0).await;
+    let read = read?;
+    Ok(head.iter().take(read).all(|byte| *byte == 0))
 }
 
 fn has_metadata(entries: &[DirEntry]) -> bool {

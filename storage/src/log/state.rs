@@ -70,6 +70,8 @@ pub(super) struct Segment {
     pub(super) file: Option<Rc<File>>,
     /// The pre-written file that its first commit moves in.
     pub(super) spare: Option<Spare>,
+    /// The spare has been renamed into the folder, though not yet durably.
+    pub(super) spare_moved: bool,
     /// Length of the file: writes up to here change no metadata.
     pub(super) room: u64,
     /// The share of the budget for pre-written space.
@@ -100,6 +102,7 @@ impl Segment {
             phase: Phase::Active,
             file: None,
             spare: None,
+            spare_moved: false,
             room: 0,
             charge: None,
             tail: Tail::new(0),
