@@ -243,11 +243,6 @@ impl Receiver {
         }
     }
 
-    /// The next frame that is already here, without looking at the socket.
-    pub fn buffered(&mut self) -> Option<Bytes> {
-        self.frames.pop_front()
-    }
-
     /// The next frame; `None` at the orderly end of the stream. Small frames come through `shared`, the receive buffer
     /// that all connections of this core use in turn (it is never held across a wait).
     ///
