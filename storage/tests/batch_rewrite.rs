@@ -155,3 +155,42 @@ fn with_append_time_the_earliest_record_with_the_max_timestamp_is_the_first() {
     let found = first_at_or_after(&view(&batch), NOW, Offset(6), BOUND, &mut scratch);
     assert_eq!(found, Ok(Some((NOW, Offset(6)))));
 }
+
+/// Found by fuzzing: the records' own deltas, which count for nothing while the type bit stands, came to count.
+#[test]
+fn a_rewritten_batch_that_falsely_said_log_append_time_has_the_timestamp_that_was_judged_in_every_record() {
+    let far = [Owned::new(NOW.0, None, None), Owned::new(i64::MAX / 2, Some(b"k"), Some(b"v"))];
+    for codec in CODECS {
+        let sent = build_with(BatchBuilder::new(TargetCodec::default_of(codec)).log_append_time(NOW), &far);
+        for target in TARGETS.into_iter().filter(|target| target.codec() != codec) {
+            let rules = ValidationRules { compression: Some(target), ..Default::default() };
+            for slice in [1, 100_000] {
+                let written = rewrite(&sent, &rules, slice).expect("sound").expect("rewritten");
+                let header = view(&written).header;
+                assert_eq!(header.attributes.timestamp_type(), TimestampType::CreateTime);
+                assert_eq!((header.base_timestamp, header.max_timestamp), (NOW, NOW));
+                let expected: Vec<_> =
+                    (0..).map(Offset).zip(far.iter().map(|r| Owned { timestamp: NOW.0, ..r.clone() })).collect();
+                assert_eq!(records_of(&written), expected, "{codec} to {target:?}");
+            }
+        }
+    }
+}
+
+/// The fuzzer's own input, behind its first byte, which chose a compacted topic with snappy.
+#[test]
+fn the_fuzzers_batch_of_a_false_log_append_time_is_judged_the_same_after_its_rewrite() {
+    let mut batch = vec![0; 88];
+    for (at, bytes) in [
+        (15, &[0x40, 1, 1, 0, 0, 0, 0xc0, 8, 0, 0, 0, 0, 1][..]),
+        (33, &[1, 4, 0, 0, 0, 0, 1, 0x38, 0, 0, 0x3f, 0, 0x28, 0x32]),
+        (55, &[1, 0, 0, 0, 0, 1, 0x34, 0, 0, 0x3f, 0x28, 0x32]),
+    ] {
+        put(&mut batch, at, bytes);
+    }
+    put(&mut batch, field::MAGIC, &[2]);
+    reseal(&mut batch);
+    let rules = ValidationRules { is_compacted: true, compression: Some(TargetCodec::Snappy), ..Default::default() };
+    let written = rewrite(&batch, &rules, 777).expect("sound").expect("rewritten");
+    assert_eq!(judge(&written, &rules).map(|again| again.rewrite), Ok(None));
+}

@@ -1,13 +1,14 @@
 //! Writing a validated batch anew: with another codec, or with its offsets put in order.
 //!
-//! Holds: the rewrite under way. Keys, values, headers, timestamps and producer fields pass through untouched.
+//! Holds: the rewrite under way. Keys, values, headers, timestamps and producer fields pass through untouched; but where a
+//! client falsely set LogAppendTime, every record gets the batch's max timestamp: that is what was judged.
 //! Never touches: base offset and leader epoch; they are stamped afterwards, as for any batch.
 
 use super::build::seal;
 use super::codec::{Compressor, DecompressScratch, Decompression};
 use super::validate::{ProduceError, Validated, ValidationRules};
 use super::varint::{self, Partial, VarintError, Width};
-use super::{BatchHeader, BatchView, BuildError, Compression, HEADER_BYTES};
+use super::{BatchHeader, BatchView, BuildError, Compression, HEADER_BYTES, TimestampType};
 
 /// A rewrite under way. Goes through the same number of slices as the validation did.
 #[derive(Debug)]
@@ -38,10 +39,14 @@ impl<'a> Rewrite<'a> {
         let source = attributes.compression().ok_or(ProduceError::UnknownCodec { id: attributes.compression_id() })?;
         let bytes_max = if source == Compression::None { u64::MAX } else { rules.decompressed_bytes_max };
         let compressor = Compressor::new(plan.target).map_err(|error| ProduceError::Compress { codec: error.codec })?;
+        // As Kafka reads such a batch: the records' own deltas mean nothing, whatever they say. They must not come to
+        // mean something when the type bit goes, since nobody has judged them.
+        let has_append_time = attributes.timestamp_type() == TimestampType::LogAppendTime;
         Ok(Some(Self {
             stream: Decompression::new(source, batch.payload(), bytes_max, scratch),
             compressor: Some(compressor),
-            renumber: plan.renumber.then(Renumber::default),
+            // Where nothing is to be renumbered, the numbers are 0, 1, 2 … already.
+            renumber: (plan.renumber || has_append_time).then(|| Renumber { has_append_time, ..Renumber::default() }),
             header: BatchHeader {
                 // The base timestamp of new records is no delete horizon.
                 attributes: attributes
@@ -49,6 +54,7 @@ impl<'a> Rewrite<'a> {
                     .with_compression(plan.target.codec())
                     .with_timestamp_type(validated.timestamp_type)
                     .with_delete_horizon(false),
+                base_timestamp: if has_append_time { validated.max_timestamp } else { batch.header.base_timestamp },
                 max_timestamp: validated.max_timestamp,
                 ..batch.header
             },
@@ -101,9 +107,11 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// Gives records the offsets 0, 1, 2 …, piece by piece.
+/// Gives records the offsets 0, 1, 2 …, and where asked for the base timestamp, piece by piece.
 #[derive(Debug, Default)]
 struct Renumber {
+    /// Every timestamp is the base timestamp.
+    has_append_time: bool,
     field: Field,
     number: Partial,
     attributes: u8,
@@ -146,7 +154,7 @@ impl Renumber {
                 Field::TimestampDelta => {
                     let (consumed, value) = self.number.take(rest, Width::Long)?;
                     if let Some(value) = value {
-                        self.timestamp_delta = value;
+                        self.timestamp_delta = if self.has_append_time { 0 } else { value };
                         self.field = Field::OffsetDelta;
                     }
                     self.left = self.left.saturating_sub(consumed);

@@ -45,6 +45,9 @@
 //!   `UNKNOWN_SERVER_ERROR` to a compressed batch whose codec stays, and stores an uncompressed one as it is, with offsets that
 //!   no consumer can rely on.
 //! - A codec other than the topic's `compression.type` is replaced by a rewrite.
+//! - A producer that set LogAppendTime on a CreateTime topic is judged by the max timestamp (19), which is what the bit makes
+//!   of every record. The bit is cleared. A rewrite gives every record that timestamp; a batch that needs none keeps its
+//!   records' own deltas, which nobody has judged. Both as Kafka.
 //!
 //! # Where we are stricter than Kafka
 //!
