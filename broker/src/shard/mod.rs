@@ -107,7 +107,7 @@ pub struct ShardParts {
 }
 
 impl Shard {
-    /// Puts a shard together. Nothing runs before [`Shard::run`].
+    /// Puts a shard together. Nothing runs before its first turn.
     pub fn new(parts: ShardParts) -> Rc<Shard> {
         let shards = parts.port.shards();
         Rc::new(Shard {
@@ -141,19 +141,22 @@ impl Shard {
 
     /// THE LOOP. Returns when [`Shard::finish`] was called.
     pub fn run(self: &Rc<Self>) {
-        self.spawn(housekeeping::sweep(Rc::clone(self)));
-        while !self.finished.get() {
-            self.reactor.reap();
-            self.heed_signals();
-            self.drain_mail();
-            self.reactor.run_tasks();
-            self.end_turn();
-            if self.finished.get() {
-                // Parking now would sleep until something happens, and nothing will.
-                break;
-            }
-            self.reactor.park(&*self.port.borrow());
+        while self.turn() {}
+    }
+
+    /// One turn, with the sleep at its end; false if it was the last. A simulated world calls it on each shard in turn.
+    pub fn turn(self: &Rc<Self>) -> bool {
+        self.reactor.reap();
+        self.heed_signals();
+        self.drain_mail();
+        self.reactor.run_tasks();
+        self.end_turn();
+        if self.finished.get() {
+            // Parking now would sleep until something happens, and nothing will.
+            return false;
         }
+        self.reactor.park(&*self.port.borrow());
+        true
     }
 
     /// Looks whether the main thread wants something.
