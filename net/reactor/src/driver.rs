@@ -211,8 +211,13 @@ pub trait Driver {
     fn list_dir(&mut self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Length of an open file.
     fn file_len(&mut self, handle: Handle) -> io::Result<u64>;
-    /// Closes at once, for when no op slot is free.
+    /// Closes, behind everything submitted so far: for when no op slot is free.
     fn close_now(&mut self, handle: Handle);
+    /// Prepares an open file for many operations, until it is closed; see [`crate::File::keep_at_hand`]. False: it goes
+    /// without.
+    fn keep_at_hand(&mut self, _handle: Handle) -> bool {
+        false
+    }
 
     /// Binds and listens; exclusive (no SO_REUSEPORT).
     fn listen(&mut self, addr: SocketAddr, backlog: u32) -> io::Result<Handle>;

@@ -254,6 +254,13 @@ impl Executor {
         self.waker(ROOT_INDEX, generation)
     }
 
+    /// The future that `block_on` drove has ended: wakers of it that are still about find nothing to run.
+    pub fn retire_root(&self) {
+        let generation = (self.shared.root_generation.get() + 1) & GENERATION_MASK;
+        self.shared.root_generation.set(generation);
+        self.shared.root_woken.set(false);
+    }
+
     pub fn take_root_woken(&self) -> bool {
         self.shared.root_woken.take()
     }

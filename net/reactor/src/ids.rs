@@ -30,8 +30,8 @@ pub struct Handle(pub i32);
 pub struct OpToken(pub u64);
 
 impl OpToken {
-    /// Tokens from here up are the drivers' own and never name an op slot.
-    pub const RESERVED_FROM: u64 = u64::MAX - 15;
+    /// Tokens from here up are the drivers' own and never name an op slot: a slot's generation has 31 bits.
+    pub const RESERVED_FROM: u64 = 1 << 63;
 
     pub(crate) const fn new(index: u32, generation: u32) -> OpToken {
         OpToken(((generation as u64) << 32) | index as u64)

@@ -56,6 +56,8 @@ enum SlotState {
 struct Slot {
     generation: u32,
     state: SlotState,
+    /// False for a close: a cancelled one might leave its descriptor open, with nobody left who knows it.
+    cancellable: bool,
     scratch: Option<Box<Scratch>>,
 }
 
@@ -133,17 +135,18 @@ impl OpTable {
         std::mem::take(&mut self.starved)
     }
 
-    fn begin(&mut self, state: SlotState) -> Option<(OpToken, Box<Scratch>)> {
+    fn begin(&mut self, state: SlotState, cancellable: bool) -> Option<(OpToken, Box<Scratch>)> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.slots_max => {
-                self.slots.push(Slot { generation: 0, state: SlotState::Free, scratch: Some(Scratch::new()) });
+                let (state, scratch) = (SlotState::Free, Some(Scratch::new()));
+                self.slots.push(Slot { generation: 0, state, cancellable, scratch });
                 (self.slots.len() - 1) as u32
             }
             None => return None,
         };
         let slot = self.slots.get_mut(index as usize)?;
-        slot.state = state;
+        (slot.state, slot.cancellable) = (state, cancellable);
         let scratch = slot.scratch.take().unwrap_or_else(Scratch::new);
         self.in_flight += 1;
         self.begun += 1;
@@ -163,7 +166,7 @@ impl OpTable {
             None => SlotState::Orphan { lent: None, yields_handle: false },
         };
         let orphan = matches!(state, SlotState::Orphan { .. });
-        let (token, scratch) = self.begin(state)?;
+        let (token, scratch) = self.begin(state, !orphan)?;
         self.lend(token, scratch);
         self.orphans += usize::from(orphan);
         Some(token)
@@ -178,7 +181,7 @@ impl OpTable {
             return;
         };
         slot.state = SlotState::Free;
-        // The top bit stays clear: reserved tokens begin at the very top.
+        // The top bit stays clear: tokens that have it are the drivers' own.
         slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
         if let Some(scratch) = &mut slot.scratch {
             scratch.iovecs.clear();
@@ -248,9 +251,14 @@ impl OpTable {
         }
     }
 
-    /// The future is gone. True: still in flight, its buffers are parked and it wants cancelling. False: it was done
+    /// The future is gone. Ok: still in flight, its buffers are parked; whether it wants cancelling. Err: it was done
     /// already; the buffers come back, with the result.
-    fn abandon(&mut self, token: OpToken, lent: Box<dyn Any>, yields_handle: bool) -> Result<(), (Box<dyn Any>, i32)> {
+    fn abandon(
+        &mut self,
+        token: OpToken,
+        lent: Box<dyn Any>,
+        yields_handle: bool,
+    ) -> Result<bool, (Box<dyn Any>, i32)> {
         let Some(slot) = self.slot_mut(token) else {
             return Err((lent, -libc::ECANCELED));
         };
@@ -261,17 +269,18 @@ impl OpTable {
             }
             SlotState::Waiting(_) => {
                 slot.state = SlotState::Orphan { lent: Some(lent), yields_handle };
+                let cancel = slot.cancellable;
                 self.orphans += 1;
-                Ok(())
+                Ok(cancel)
             }
             SlotState::Free | SlotState::Orphan { .. } | SlotState::Ready(_) => Err((lent, -libc::ECANCELED)),
         }
     }
 
-    /// Tokens of what is in flight and not yet cancelled, for the shutdown. Detached closes are left to finish: a
-    /// cancelled one might leave its descriptor open.
+    /// Tokens of what is in flight and not yet cancelled, for the shutdown. Closes are left to finish.
     pub fn tokens_to_cancel(&self) -> Vec<OpToken> {
-        let wanted = |slot: &Slot| matches!(slot.state, SlotState::Waiting(_) | SlotState::Ready(_));
+        let in_flight = |slot: &Slot| matches!(slot.state, SlotState::Waiting(_) | SlotState::Ready(_));
+        let wanted = |slot: &Slot| slot.cancellable && in_flight(slot);
         let slots = self.slots.iter().enumerate().filter(|(_, slot)| wanted(slot));
         slots.map(|(index, slot)| OpToken::new(index as u32, slot.generation)).collect()
     }
@@ -297,6 +306,7 @@ pub(crate) struct OpFuture<D: 'static, F> {
     stage: Stage,
     retries: u16,
     yields_handle: bool,
+    cancellable: bool,
 }
 
 // Nothing in here is self-referential: operations point into the heap data of `D` and into the boxed scratch.
@@ -314,6 +324,7 @@ where
             stage: Stage::Unsent,
             retries: 0,
             yields_handle: false,
+            cancellable: true,
         }
     }
 
@@ -323,16 +334,17 @@ where
         self
     }
 
-    /// EINTR and EAGAIN are results like others: close(2) has closed in any case.
-    pub fn without_retries(mut self) -> OpFuture<D, F> {
+    /// A close: EINTR and EAGAIN are results like others, as it has closed in any case; and it is never cancelled.
+    pub fn closing(mut self) -> OpFuture<D, F> {
         self.retries = RETRIES_MAX;
+        self.cancellable = false;
         self
     }
 
     /// False when the table is full: the waker has been noted.
     fn send(&mut self, waker: &Waker) -> bool {
         let inner = &self.reactor.0;
-        let begun = inner.ops.borrow_mut().begin(SlotState::Waiting(None));
+        let begun = inner.ops.borrow_mut().begin(SlotState::Waiting(None), self.cancellable);
         let Some((token, mut scratch)) = begun else {
             inner.ops.borrow_mut().starve(waker);
             return false;
@@ -394,7 +406,8 @@ impl<D: 'static, F> Drop for OpFuture<D, F> {
         let inner = &self.reactor.0;
         let abandoned = inner.ops.borrow_mut().abandon(token, Box::new(lent), self.yields_handle);
         match abandoned {
-            Ok(()) => inner.driver.borrow_mut().cancel(token),
+            Ok(true) => inner.driver.borrow_mut().cancel(token),
+            Ok(false) => {}
             Err((lent, result)) => {
                 drop(lent);
                 inner.wake_starved();
@@ -403,5 +416,20 @@ impl<D: 'static, F> Drop for OpFuture<D, F> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_close_in_flight_is_never_cancelled_and_other_operations_are() {
+        let mut table = OpTable::new(4);
+        let mut begin = |cancellable| table.begin(SlotState::Waiting(None), cancellable).map(|(token, _)| token);
+        let (close, write) = (begin(false).unwrap(), begin(true).unwrap());
+        assert_eq!(table.tokens_to_cancel(), [write], "at the shutdown");
+        assert!(matches!(table.abandon(close, Box::new(()), false), Ok(false)), "when its future is dropped");
+        assert!(matches!(table.abandon(write, Box::new(()), false), Ok(true)));
     }
 }

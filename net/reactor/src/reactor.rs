@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     now: Cell<Monotonic>,
     unix_ms: Cell<UnixMillis>,
     stalls: RefCell<Stalls>,
+    /// The last turn did not sleep: it ends, for the stalls, where the next one begins.
+    turn_open: Cell<bool>,
     worked: Cell<bool>,
     counters: Cell<Counters>,
     simulated: bool,
@@ -135,6 +137,7 @@ impl Reactor {
             now: Cell::new(now),
             unix_ms: Cell::new(unix_ms),
             stalls: RefCell::new(Stalls::new()),
+            turn_open: Cell::new(false),
             worked: Cell::new(false),
             counters: Cell::default(),
             simulated,
@@ -211,6 +214,9 @@ impl Reactor {
         let (now, unix_ms) = (driver.now(), driver.unix_ms());
         driver.reap(&mut completions);
         drop(driver);
+        if inner.turn_open.take() {
+            inner.stalls.borrow_mut().record(now.saturating_since(inner.now.get()));
+        }
         inner.now.set(now);
         inner.unix_ms.set(unix_ms);
         inner.tally(|c| {
@@ -277,11 +283,12 @@ impl Reactor {
         let deadline = inner.timers.borrow().next_deadline();
         let mut driver = inner.driver.borrow_mut();
         let turn_end = driver.now();
-        inner.stalls.borrow_mut().record(turn_end.saturating_since(self.now()));
 
         if inner.executor.has_runnable() || mail.has_mail() || deadline <= turn_end {
+            inner.turn_open.set(true);
             return driver.park(Wait::Poll, true);
         }
+        inner.stalls.borrow_mut().record(turn_end.saturating_since(self.now()));
         let spin_max = inner.limits.spin_max;
         if worked && !spin_max.is_zero() && !inner.simulated {
             let spin_end = deadline.min(turn_end + spin_max);
@@ -315,6 +322,7 @@ impl Reactor {
             if self.0.executor.take_root_woken() {
                 self.0.worked.set(true);
                 if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
+                    self.0.executor.retire_root();
                     return out;
                 }
             }

@@ -1,6 +1,10 @@
 //! How long the loop's turns take: the histogram of stalls.
 //!
-//! Holds: turn lengths, from reap to park, in nanoseconds. Never touches: the clock.
+//! Holds: turn lengths in nanoseconds. Never touches: the clock.
+//!
+//! A turn that has more to do is measured from its reap to the next one, so with the handing over of its operations (the
+//! kernel sends, and starts writes, in that call). One that sleeps ends where it begins to: its handing over is the same
+//! call as its sleep, and can't be told from it.
 
 use std::time::Duration;
 
@@ -9,7 +13,7 @@ use hdrhistogram::Histogram;
 /// Longest turn told apart from longer ones.
 const TURN_MAX: Duration = Duration::from_secs(60);
 
-/// Turn lengths since the start, or since the last [`Stalls::take`].
+/// Turn lengths since the start.
 pub(crate) struct Stalls {
     turns: Option<Histogram<u64>>,
     longest: Duration,

@@ -471,3 +471,46 @@ fn a_spinning_reactor_sleeps_when_nothing_comes() {
         assert!(reactor.counters().sleeps > before);
     });
 }
+
+#[test]
+fn a_deadline_centuries_away_lets_the_reactor_sleep() {
+    let reactor = reactor();
+    let mut far = Box::pin(reactor.sleep_until(corelog_reactor::Monotonic::from_nanos(u64::MAX - 1)));
+    let waker = reactor.remote_waker().unwrap();
+    let (parking, parks) = std::sync::mpsc::channel();
+    let waking = std::thread::spawn(move || {
+        parks.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        waker.wake();
+    });
+    reactor
+        .spawn(async move {
+            far.as_mut().await;
+            unreachable!("not in this century");
+        })
+        .unwrap();
+    reactor.run_tasks();
+    let began = std::time::Instant::now();
+    parking.send(()).unwrap();
+    reactor.park(&corelog_reactor::NoMail);
+    assert!(began.elapsed() >= Duration::from_millis(50), "it slept for {:?}", began.elapsed());
+    waking.join().unwrap();
+}
+
+#[test]
+fn a_waker_that_outlives_block_on_keeps_no_later_turn_awake() {
+    let reactor = reactor();
+    let mut kept = None;
+    reactor.block_on(std::future::poll_fn(|cx| {
+        kept = Some(cx.waker().clone());
+        std::task::Poll::Ready(())
+    }));
+    kept.unwrap().wake();
+    reactor.reap();
+    let before = reactor.counters().sleeps;
+    let deadline = reactor.sleep(Duration::from_millis(5));
+    reactor.spawn(deadline).unwrap();
+    reactor.run_tasks();
+    reactor.park(&corelog_reactor::NoMail);
+    assert_eq!(reactor.counters().sleeps, before + 1);
+}

@@ -303,6 +303,8 @@ impl Log {
             }
         };
         reactor.sync_dir(&inner.folder).await?;
+        // Every commit until the next roll uses it. Where there is no place it goes without.
+        file.keep_at_hand();
         let room = file.len()?;
         let mut state = inner.state.borrow_mut();
         if let Some(segment) = state.segment_mut(base) {

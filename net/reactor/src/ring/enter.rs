@@ -40,6 +40,11 @@ impl Enter {
         Enter { fd, registered: (done == 1).then_some(update.offset), no_iowait }
     }
 
+    #[cfg(test)]
+    pub fn is_registered(&self) -> bool {
+        self.registered.is_some()
+    }
+
     /// Hands over `queued` entries.
     pub fn submit(&self, queued: usize) {
         self.enter(queued, 0, EnterFlags::empty(), None);
@@ -102,7 +107,7 @@ impl Drop for Enter {
     fn drop(&mut self) {
         if let Some(number) = self.registered {
             let update = RingFdUpdate { offset: number, reserved: 0, data: 0 };
-            // SAFETY: as in `new`. The ring's descriptor is closed after this, by its owner.
+            // SAFETY: as in `new`. The ring is dropped after this: see the order of its driver's fields.
             unsafe { libc::syscall(libc::SYS_io_uring_register, self.fd, UNREGISTER_RING_FDS, &raw const update, 1) };
         }
     }

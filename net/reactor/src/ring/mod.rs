@@ -8,6 +8,7 @@
 //! in `park`; a full queue is handed over early, without waiting.
 
 mod enter;
+mod files;
 mod probe;
 mod sockets;
 mod sqe;
@@ -18,9 +19,10 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use io_uring::squeue::{self, Flags};
-use io_uring::types::Fd;
+use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, cqueue, opcode};
 
 use crate::driver::{Completion, DirEntry, Driver, Op, Wait};
@@ -33,15 +35,24 @@ use crate::wake::RemoteWaker;
 pub use probe::{KernelMissing, KernelSupport, probe};
 
 use enter::Enter;
+use files::FileTable;
 
 /// The remote waker's event counter has something.
 const TOKEN_EVENT: u64 = OpToken::RESERVED_FROM;
 /// A cancellation that found nothing to cancel; successful ones post nothing.
 const TOKEN_CANCEL: u64 = OpToken::RESERVED_FROM + 1;
-/// A wake-up we sent failed; successful ones post nothing here.
-const TOKEN_WAKE_SENT: u64 = OpToken::RESERVED_FROM + 2;
 /// A peer woke us.
-const TOKEN_WOKEN: u64 = OpToken::RESERVED_FROM + 3;
+const TOKEN_WOKEN: u64 = OpToken::RESERVED_FROM + 2;
+/// A close without an op slot failed; successful ones post nothing.
+const TOKEN_CLOSE: u64 = OpToken::RESERVED_FROM + 3;
+/// A wake-up we sent failed; successful ones post nothing here. The low half is whom.
+const TOKEN_WAKE_SENT: u64 = OpToken::RESERVED_FROM + (1 << 32);
+/// A place in the table of files is empty again. The low half is which.
+const TOKEN_EMPTIED: u64 = OpToken::RESERVED_FROM + (2 << 32);
+const LOW_HALF: u64 = 0xffff_ffff;
+/// Longest sleep with a deadline; the loop then goes round. The kernel adds a timeout to its clock in signed nanoseconds:
+/// one of 300 years would be over at once, again and again.
+const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 /// How a ring is set up.
 #[derive(Clone, Debug)]
@@ -57,6 +68,9 @@ pub struct RingConfig {
     pub workers_unbounded_max: u32,
     /// Cores for the io-wq threads; empty: wherever this thread may run.
     pub worker_cores: Vec<CoreId>,
+    /// Places for files that are used again and again, see [`crate::File::keep_at_hand`]; files beyond them are looked
+    /// up at each operation. The kernel takes no more than RLIMIT_NOFILE, and 8 bytes for each.
+    pub files_at_hand_max: u32,
 }
 
 impl Default for RingConfig {
@@ -67,6 +81,7 @@ impl Default for RingConfig {
             workers_bounded_max: 4,
             workers_unbounded_max: 4,
             worker_cores: Vec::new(),
+            files_at_hand_max: 1024,
         }
     }
 }
@@ -89,10 +104,12 @@ pub enum RingError {
 
 /// One thread's io_uring. Make it on the thread that uses it: the kernel admits no other.
 pub struct RingDriver {
-    ring: IoUring,
+    // Dropped, and so given back, while the ring is still open: a registered descriptor would keep it alive.
     enter: Enter,
+    ring: IoUring,
+    files: FileTable,
     /// What found the submission queue full even after handing it over. Bounded: one entry an op slot, one a
-    /// cancellation of it, one a peer.
+    /// cancellation of it, two a handle (its place, its close), one a peer.
     backlog: VecDeque<squeue::Entry>,
     /// Completions of what was done on the spot.
     done: Vec<Completion>,
@@ -117,10 +134,12 @@ impl RingDriver {
                 .register_iowq_aff(&cores)
                 .map_err(|source| RingError::Setup { step: "binding the io-wq workers to cores", source })?;
         }
+        let files = FileTable::new(&submitter, config.files_at_hand_max);
         let enter = Enter::new(ring.as_raw_fd(), support.no_iowait);
         Ok(RingDriver {
-            ring,
             enter,
+            ring,
+            files,
             backlog: VecDeque::new(),
             done: Vec::new(),
             remote: None,
@@ -186,6 +205,15 @@ impl RingDriver {
         }
     }
 
+    /// Queues what must come before the close of a descriptor: its place in the table of files is emptied.
+    fn leave_place(&mut self, handle: Handle) {
+        if let Some(place) = self.files.leave(handle.0) {
+            let empty = opcode::Close::new(Fixed(place)).build().user_data(TOKEN_EMPTIED | u64::from(place));
+            // SAFETY: the entry points to nothing.
+            unsafe { self.push(empty) };
+        }
+    }
+
     /// Work the kernel has for us that costs a call to fetch: deferred completions, or an overflowed queue.
     fn kernel_has_more(&mut self) -> bool {
         let queue = self.ring.submission();
@@ -202,10 +230,18 @@ impl Driver for RingDriver {
             self.done.push(Completion { token, result, more: false });
             return;
         }
+        if let Op::Close { handle } = op {
+            self.leave_place(handle);
+        }
+        let place = sqe::file_of(&op).and_then(|handle| self.files.place(handle.0));
         // SAFETY: promised by the caller.
-        let entry = unsafe { sqe::entry(op) }.user_data(token.0);
+        let entry = unsafe { sqe::entry(op, place) }.user_data(token.0);
         // SAFETY: promised by the caller.
         unsafe { self.push(entry) };
+    }
+
+    fn keep_at_hand(&mut self, handle: Handle) -> bool {
+        self.files.put(&self.ring.submitter(), handle.0)
     }
 
     fn cancel(&mut self, token: OpToken) {
@@ -217,21 +253,28 @@ impl Driver for RingDriver {
     fn reap(&mut self, into: &mut Vec<Completion>) {
         into.append(&mut self.done);
         loop {
-            let mut event = None;
+            let (mut event, mut wake_again) = (None, Vec::new());
             for entry in self.ring.completion() {
-                let more = cqueue::more(entry.flags());
-                match entry.user_data() {
+                let (token, result, more) = (entry.user_data(), entry.result(), cqueue::more(entry.flags()));
+                match token {
                     TOKEN_EVENT => event = Some(more && event.unwrap_or(true)),
                     TOKEN_CANCEL | TOKEN_WOKEN => {}
-                    // The peer has closed its ring, or its queue is full: then it is awake.
-                    TOKEN_WAKE_SENT => {
-                        tracing::debug!(result = entry.result(), "wake-up of a peer")
+                    TOKEN_CLOSE => tracing::warn!(error = %io::Error::from_raw_os_error(-result), "a close failed"),
+                    _ if token < OpToken::RESERVED_FROM => {
+                        into.push(Completion { token: OpToken(token), result, more });
                     }
-                    token => into.push(Completion { token: OpToken(token), result: entry.result(), more }),
+                    _ if token & !LOW_HALF == TOKEN_EMPTIED => self.files.emptied((token & LOW_HALF) as u32),
+                    // The kernel had no memory for the message: the peer sleeps on.
+                    _ if matches!(-result, libc::ENOMEM | libc::EAGAIN) => wake_again.push(token & LOW_HALF),
+                    // The peer has closed its ring, or its queue is full: then it is awake.
+                    _ => tracing::debug!(result, "wake-up of a peer"),
                 }
             }
             if let Some(more) = event {
                 self.take_event(more);
+            }
+            for peer in wake_again {
+                self.wake_peer(WakeTarget(peer as i32));
             }
             if !self.ring.submission().cq_overflow() {
                 return;
@@ -252,7 +295,7 @@ impl Driver for RingDriver {
             Wait::Until(deadline) if !busy => {
                 let timeout = match deadline {
                     Monotonic::MAX => None,
-                    deadline => Some(deadline.saturating_since(enter::monotonic())),
+                    deadline => Some(deadline.saturating_since(enter::monotonic()).min(SLEEP_MAX)),
                 };
                 self.enter.wait(queued, timeout);
             }
@@ -283,7 +326,7 @@ impl Driver for RingDriver {
     fn wake_peer(&mut self, peer: WakeTarget) {
         let wake = opcode::MsgRingData::new(Fd(peer.0), 0, TOKEN_WOKEN, None)
             .build()
-            .user_data(TOKEN_WAKE_SENT)
+            .user_data(TOKEN_WAKE_SENT | u64::from(peer.0 as u32))
             .flags(Flags::SKIP_SUCCESS);
         // SAFETY: the entry points to nothing.
         unsafe { self.push(wake) };
@@ -330,8 +373,11 @@ impl Driver for RingDriver {
     }
 
     fn close_now(&mut self, handle: Handle) {
-        // SAFETY: the handle's owner gives it up with this call.
-        unsafe { libc::close(handle.0) };
+        self.leave_place(handle);
+        // In the queue, not at once: entries there may name the descriptor, and would find whatever gets its number.
+        let close = opcode::Close::new(Fd(handle.0)).build().user_data(TOKEN_CLOSE).flags(Flags::SKIP_SUCCESS);
+        // SAFETY: the entry points to nothing.
+        unsafe { self.push(close) };
     }
 
     fn listen(&mut self, addr: SocketAddr, backlog: u32) -> io::Result<Handle> {
@@ -365,5 +411,26 @@ impl Driver for RingDriver {
 
     fn peer_addr(&mut self, handle: Handle) -> io::Result<SocketAddr> {
         sockets::peer_addr(handle)
+    }
+}
+
+impl Drop for RingDriver {
+    fn drop(&mut self) {
+        // Closes that nobody waits for.
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_ring_gives_its_registered_descriptor_back() {
+        // A thread has 16 places for them, and a ring that keeps one lives on.
+        for nth in 0..40 {
+            let driver = RingDriver::new(RingConfig::default()).unwrap();
+            assert!(driver.enter.is_registered(), "ring {nth} of this thread");
+        }
     }
 }

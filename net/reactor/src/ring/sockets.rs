@@ -115,13 +115,19 @@ pub(super) fn truncate_now(handle: Handle, len: u64) -> i32 {
 }
 
 pub(super) fn list_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
-    std::fs::read_dir(path)?
-        .map(|entry| {
-            let entry = entry?;
-            let about = entry.metadata()?;
-            Ok(DirEntry { name: entry.file_name(), is_dir: about.is_dir(), len: about.len() })
-        })
-        .collect()
+    let mut listed = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        match entry.metadata() {
+            Ok(about) => {
+                listed.push(DirEntry { name: entry.file_name(), is_dir: about.is_dir(), len: about.len() });
+            }
+            // Removed since it was read: another core, or a worker, is at it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(listed)
 }
 
 /// Random bytes from the kernel, fetched 256 at a time.

@@ -6,6 +6,7 @@ use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 
 use crate::driver::{Durability, Op, OpenHow};
+use crate::ids::Handle;
 
 const AT_CWD: Fd = Fd(libc::AT_FDCWD);
 /// What readability is made of; RDHUP tells a half-closed peer from an empty socket.
@@ -28,9 +29,43 @@ fn open_flags(how: OpenHow) -> i32 {
         | flag(how.directory, libc::O_DIRECTORY)
 }
 
+/// The file of an operation that is worth a place in the ring's table: what a segment's life consists of.
+pub(super) fn file_of(op: &Op) -> Option<Handle> {
+    match *op {
+        Op::Read { handle, .. } | Op::Write { handle, .. } | Op::Fsync { handle, .. } => Some(handle),
+        Op::Allocate { .. }
+        | Op::Truncate { .. }
+        | Op::Open { .. }
+        | Op::Close { .. }
+        | Op::Rename { .. }
+        | Op::Unlink { .. }
+        | Op::Mkdir { .. }
+        | Op::Connect { .. }
+        | Op::PollReadable { .. }
+        | Op::Send { .. } => None,
+    }
+}
+
+/// The entry for an operation; `place` is that of its [`file_of`], if it has one.
+///
 /// # Safety
 /// The operation's pointers are valid (only a single-piece write looks behind one here).
-pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
+pub(super) unsafe fn entry(mut op: Op, place: Option<u32>) -> squeue::Entry {
+    let Some(place) = place else {
+        // SAFETY: promised by the caller.
+        return unsafe { plain_entry(op) };
+    };
+    if let Op::Read { handle, .. } | Op::Write { handle, .. } | Op::Fsync { handle, .. } = &mut op {
+        // The flag makes a place of the number.
+        *handle = Handle(place as i32);
+    }
+    // SAFETY: promised by the caller.
+    unsafe { plain_entry(op) }.flags(squeue::Flags::FIXED_FILE)
+}
+
+/// # Safety
+/// As [`entry`].
+unsafe fn plain_entry(op: Op) -> squeue::Entry {
     match op {
         Op::Read { handle, buf, len, offset } => opcode::Read::new(Fd(handle.0), buf, len).offset(offset).build(),
         Op::Write { handle, iov, iov_len, offset, durability } => {
@@ -38,10 +73,11 @@ pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
                 Durability::None => 0,
                 Durability::Dsync => libc::RWF_DSYNC,
             };
-            // SAFETY: promised by the caller: `iov_len` pieces are there.
-            match unsafe { iov.as_ref() } {
+            // SAFETY: promised by the caller: `iov_len` pieces are there. (Without any, the pointer leads nowhere.)
+            let only = (iov_len == 1).then(|| unsafe { iov.read() });
+            match only {
                 // One piece needs no list for the kernel to copy in.
-                Some(&libc::iovec { iov_base, iov_len: bytes }) if iov_len == 1 && u32::try_from(bytes).is_ok() => {
+                Some(libc::iovec { iov_base, iov_len: bytes }) if u32::try_from(bytes).is_ok() => {
                     opcode::Write::new(Fd(handle.0), iov_base.cast(), bytes as u32)
                         .offset(offset)
                         .rw_flags(rw_flags)
@@ -76,13 +112,12 @@ pub(super) unsafe fn entry(op: Op) -> squeue::Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Handle;
 
     /// The kernel's `rw_flags` field of an entry.
     fn rw_flags(pieces: &[libc::iovec], durability: Durability) -> i32 {
         let (iov, iov_len) = (pieces.as_ptr(), pieces.len() as u32);
         // SAFETY: the pieces are there; the entry is never submitted.
-        let entry = unsafe { entry(Op::Write { handle: Handle(0), iov, iov_len, offset: 0, durability }) };
+        let entry = unsafe { entry(Op::Write { handle: Handle(0), iov, iov_len, offset: 0, durability }, None) };
         // SAFETY: an entry is the kernel's 64-byte structure, of plain numbers.
         let bytes: [u8; 64] = unsafe { std::mem::transmute(entry) };
         i32::from_ne_bytes([bytes[28], bytes[29], bytes[30], bytes[31]])
