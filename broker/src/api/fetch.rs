@@ -1,13 +1,13 @@
 //! Fetch (1): reads from many partitions, at once or by long poll, with or without a session.
 //!
-//! Holds: the course of a fetch: session, reading from the owners, waiting, encoding. Never touches: logs (through
+//! Holds: the course of a fetch: session, reading ([`reading`]), encoding. Never touches: logs (through
 //! `partition/read.rs` on their owners), the session rules (`fetch_session`).
 //!
 //! ```text
-//!   frame ──> session's home shard? ──> begin ──> read (all owners at once) ──> enough? ──> finish ──> encode
-//!                                                   ^                             │ no
-//!                                                   └── any watch, or deadline <──┘
+//!   frame ──> session's home shard? ──> begin ──> read_until_enough ──> finish ──> encode
 //! ```
+
+mod reading;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use corelog_net::wire::messages::{
 use corelog_net::wire::{ErrorCode, Piece, Records, Uuid};
 use corelog_storage::ids::{LeaderEpoch, Offset, PartitionIndex, TopicId};
 
+use self::reading::{Limits, Target, read_until_enough};
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_reply};
 use crate::controller::MetadataImage;
 use crate::fetch_session::{
@@ -30,10 +31,8 @@ use crate::fetch_session::{
 use crate::partition::call::PartitionKey;
 use crate::partition::payload::Payload;
 use crate::partition::read::{PartitionData, PartitionRead};
-use crate::partition::watch::WatchEntry;
 use crate::shard::Shard;
-use crate::shard::ask::{AskFuture, any_answer};
-use crate::shard::by_owner::ByOwner;
+use crate::shard::ask::AskFuture;
 use crate::shard::connection::ClientReply;
 use crate::shard::mail::{Answer, Ask};
 
@@ -108,24 +107,6 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
     finish(shard, &context, &image, fetch, results, &limits)
 }
 
-struct Limits {
-    bytes_max: usize,
-    bytes_min: usize,
-    wait_max: Duration,
-    read_committed: bool,
-    /// The whole limit is below zero: Kafka fails such reads with an unexpected error.
-    is_negative: bool,
-}
-
-/// Where a partition of the request is read, or why it isn't.
-enum Target {
-    Read(PartitionRead),
-    /// The client may not read it, or it is not there.
-    Unread(ErrorCode),
-    /// What is asked for can't be read.
-    Failed(ErrorCode),
-}
-
 /// The partitions that a request names, and those it forgets.
 fn named(request: &FetchRequest<'_>, version: i16, image: &MetadataImage) -> (Vec<FetchPartition>, Vec<FetchKey>) {
     let topic = |name: &str, id: Uuid| {
@@ -183,86 +164,9 @@ fn target(partition: &FetchPartition, image: &MetadataImage, context: &RequestCo
         last_fetched_epoch: partition.last_fetched_epoch,
         from: partition.fetch_offset,
         bytes_max: (partition.max_bytes.max(0) as usize).min(limits.bytes_max),
+        at_least_one: true,
         read_committed: limits.read_committed,
     })
-}
-
-/// Reads, and waits for more while there is too little and time left.
-async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limits) -> Vec<PartitionData> {
-    let deadline = shard.reactor().now() + limits.wait_max;
-    loop {
-        let mut results = read_all(shard, targets).await;
-        trim(&mut results, targets, limits.bytes_max);
-        let bytes: usize = results.iter().map(|data| data.bytes).sum();
-        // As Kafka: an error or a diverging epoch is told at once.
-        let told = results.iter().any(|data| data.error.is_error() || data.diverging.is_some() || data.come_again);
-        if bytes >= limits.bytes_min || told || targets.is_empty() || shard.reactor().now() >= deadline {
-            return results;
-        }
-        let mut watches = watch(shard, targets, &results, limits.read_committed);
-        drop(results);
-        any_answer(&mut watches, shard.reactor().sleep_until(deadline)).await;
-    }
-}
-
-/// Reads every target on its owner, all owners at once.
-async fn read_all(shard: &Rc<Shard>, targets: &[Target]) -> Vec<PartitionData> {
-    let mut results: Vec<Option<PartitionData>> = Vec::with_capacity(targets.len());
-    let mut by_owner = ByOwner::new(shard.shards());
-    for (position, target) in targets.iter().enumerate() {
-        match target {
-            Target::Unread(code) => results.push(Some(PartitionData::unread(*code))),
-            Target::Failed(code) => results.push(Some(PartitionData::failed(*code))),
-            Target::Read(read) => {
-                by_owner.push(shard.owner(read.key), position, *read);
-                results.push(None);
-            }
-        }
-    }
-    let asked: Vec<_> = by_owner
-        .groups()
-        .map(|group| (group.positions, AskFuture::send(shard, group.owner, Ask::Read(group.parts))))
-        .collect();
-    for (positions, answer) in asked {
-        if let Answer::Read(read) = answer.await {
-            for (position, data) in positions.into_iter().zip(read) {
-                results[position] = Some(data);
-            }
-        }
-    }
-    let missing = || PartitionData::failed(ErrorCode::NotLeaderOrFollower);
-    results.into_iter().map(|data| data.unwrap_or_else(missing)).collect()
-}
-
-/// Keeps the response within `bytes_max` and each partition within its own limit, in the request's order. Only the very
-/// first records come whole even if they are larger (KIP-74): every read brings at least a batch, since no owner knows
-/// whether its partition will be the first to have something.
-fn trim(results: &mut [PartitionData], targets: &[Target], bytes_max: usize) {
-    let mut left = bytes_max;
-    let mut first = true;
-    for (data, target) in results.iter_mut().zip(targets).filter(|(data, _)| data.bytes > 0) {
-        let own = match target {
-            Target::Read(read) => read.bytes_max,
-            Target::Unread(_) | Target::Failed(_) => 0,
-        };
-        if data.bytes > left.min(own) && !first {
-            data.without_records();
-        }
-        left = left.saturating_sub(data.bytes);
-        first = false;
-    }
-}
-
-/// Watches every readable target on its owner.
-fn watch(shard: &Rc<Shard>, targets: &[Target], results: &[PartitionData], read_committed: bool) -> Vec<AskFuture> {
-    let mut by_owner = ByOwner::new(shard.shards());
-    for (position, (target, data)) in targets.iter().zip(results).enumerate() {
-        if let Target::Read(read) = target {
-            let seen = Offset(if read_committed { data.last_stable } else { data.high_watermark });
-            by_owner.push(shard.owner(read.key), position, WatchEntry { key: read.key, seen, read_committed });
-        }
-    }
-    by_owner.groups().map(|group| AskFuture::send(shard, group.owner, Ask::Watch(group.parts))).collect()
 }
 
 /// Tells the session what was read, and encodes what it says is news.
@@ -370,46 +274,4 @@ fn refuse(context: &RequestContext, error_code: ErrorCode, session_id: i32) -> F
     let response = FetchResponse { error_code, session_id, ..FetchResponse::default() };
     let encoded = response.encode_frame(BytesMut::new(), context.version, context.correlation_id)?;
     Ok(encoded.head.freeze().into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn data(bytes: usize) -> PartitionData {
-        PartitionData {
-            bytes,
-            records: vec![Item::Bytes(Bytes::from(vec![0; bytes]))],
-            ..PartitionData::failed(ErrorCode::None)
-        }
-    }
-
-    fn targets(limits: &[usize]) -> Vec<Target> {
-        let key = PartitionKey { topic_id: TopicId([0; 16]), partition: PartitionIndex(0) };
-        let read = |&bytes_max: &usize| PartitionRead {
-            key,
-            current_epoch: None,
-            last_fetched_epoch: None,
-            from: Offset::ZERO,
-            bytes_max,
-            read_committed: false,
-        };
-        limits.iter().map(|limit| Target::Read(read(limit))).collect()
-    }
-
-    #[test]
-    fn the_first_records_come_whole_and_the_rest_only_within_the_limits() {
-        let mut results = [data(0), data(500), data(40), data(70), data(50)];
-        trim(&mut results, &targets(&[600; 5]), 600);
-        assert_eq!(results.map(|data| data.bytes), [0, 500, 40, 0, 50]);
-
-        let mut results = [data(500), data(1)];
-        trim(&mut results, &targets(&[100; 2]), 100);
-        assert_eq!(results.map(|data| data.bytes), [500, 0]);
-
-        // A later partition whose first batch is larger than its own limit has to wait until it comes first.
-        let mut results = [data(50), data(60), data(40)];
-        trim(&mut results, &targets(&[40, 40, 40]), 1000);
-        assert_eq!(results.map(|data| data.bytes), [50, 0, 40]);
-    }
 }

@@ -1,7 +1,10 @@
 //! Reading from a partition, on the shard that owns it.
 //!
 //! Holds: what one read returns, and the limits consumers see. Never touches: sessions, waiting (see [`super::watch`]),
-//! how bytes reach the socket.
+//! how bytes reach the socket, what other partitions of a request have used up (the API layer shares out the disk).
+//!
+//! A read has two steps, so that the disk is asked for no more than the answer has room for: [`serve_group`] brings what
+//! is in memory and says how much more there is on disk; [`serve_disk_group`] reads that for whom there is room.
 
 use std::rc::Rc;
 
@@ -19,6 +22,10 @@ use super::payload::Payload;
 use super::watch::WatchEntry;
 use crate::shard::Shard;
 use crate::shard::mail::{Answer, AskId};
+use crate::shard::together::together;
+
+/// Partitions of one request that are read from the disk at once.
+const DISK_READS_AT_ONCE: usize = 16;
 
 /// What a fetch wants from one partition.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +38,10 @@ pub struct PartitionRead {
     pub last_fetched_epoch: Option<LeaderEpoch>,
     /// The first offset wanted.
     pub from: Offset,
-    /// About how many bytes; the first batch comes whole even if it is larger (KIP-74).
+    /// The most bytes.
     pub bytes_max: usize,
+    /// The first batch comes whole even if it is larger (KIP-74).
+    pub at_least_one: bool,
     /// Only what is committed.
     pub read_committed: bool,
 }
@@ -54,6 +63,12 @@ pub struct PartitionData {
     pub records: Vec<Item<Payload>>,
     /// Bytes of `records`.
     pub bytes: usize,
+    /// The most that another read would bring, of the disk or with more room; zero if there is nothing, or it is all here.
+    pub bytes_waiting: usize,
+    /// With this much room there was none for the first batch.
+    pub room_refused: Option<usize>,
+    /// The records are of a segment behind the one that is written to.
+    pub is_behind: bool,
     /// There was no memory for the read: the client is to come again at once, not to wait for news.
     pub come_again: bool,
     /// The partition was never asked: it is unknown, or the client may not read it.
@@ -71,6 +86,9 @@ impl PartitionData {
             diverging: None,
             records: Vec::new(),
             bytes: 0,
+            bytes_waiting: 0,
+            room_refused: None,
+            is_behind: false,
             come_again: false,
             unread: false,
         }
@@ -88,25 +106,28 @@ impl PartitionData {
     }
 }
 
-/// Reads a group for shard `from`: at once what is in memory, from a task if the disk must be asked.
-pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Vec<PartitionRead>) {
+/// Reads a group for shard `from`, in order: what is in memory, within `bytes_max` for all of them together.
+pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Vec<PartitionRead>, bytes_max: usize) {
+    let mut left = bytes_max;
     let mut done = Vec::with_capacity(reads.len());
-    for (position, read) in reads.iter().enumerate() {
-        match begin(shard, read) {
-            Begun::Done(data) => done.push(data),
-            Begun::Cold => {
-                let (shard, rest) = (Rc::clone(shard), reads[position..].to_vec());
-                shard.clone().spawn(async move {
-                    for read in &rest {
-                        done.push(read_waiting(&shard, read).await);
-                    }
-                    shard.deliver_answer(from, ask, Answer::Read(done));
-                });
-                return;
-            }
-        }
+    let mut found = false;
+    for read in &reads {
+        let bytes_max = read.bytes_max.min(left);
+        let data = look(shard, &PartitionRead { bytes_max, at_least_one: read.at_least_one && !found, ..*read });
+        found |= data.bytes > 0;
+        left = left.saturating_sub(data.bytes);
+        done.push(data);
     }
     shard.deliver_answer(from, ask, Answer::Read(done));
+}
+
+/// Reads a group for shard `from` wherever the bytes are. Each read's limit is its share of the answer.
+pub fn serve_disk_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Vec<PartitionRead>) {
+    let shard = Rc::clone(shard);
+    shard.clone().spawn(async move {
+        let done = together(DISK_READS_AT_ONCE, reads.iter().map(|read| read_waiting(&shard, read))).await;
+        shard.deliver_answer(from, ask, Answer::Read(done));
+    });
 }
 
 /// Whether a watched partition has moved past what the watcher saw, or can't be watched.
@@ -114,22 +135,14 @@ pub fn has_moved(shard: &Rc<Shard>, entry: &WatchEntry) -> bool {
     shard.partition(entry.key).is_none_or(|partition| partition.visible(entry.read_committed) != entry.seen)
 }
 
-enum Begun {
-    Done(PartitionData),
-    Cold,
-}
-
-fn begin(shard: &Rc<Shard>, read: &PartitionRead) -> Begun {
+fn look(shard: &Rc<Shard>, read: &PartitionRead) -> PartitionData {
     let Some(partition) = shard.partition(read.key) else {
-        return Begun::Done(PartitionData::failed(shard.missing_partition(read.key)));
+        return PartitionData::failed(shard.missing_partition(read.key));
     };
     match partition.read(read) {
-        Ok((data, ReadOutcome::Cold(_))) => {
-            drop(data);
-            Begun::Cold
-        }
-        Ok((data, outcome)) => Begun::Done(with_hot(data, outcome)),
-        Err(data) => Begun::Done(*data),
+        Ok((data, ReadOutcome::Cold(plan))) => PartitionData { bytes_waiting: plan.bytes_at_most(), ..data },
+        Ok((data, outcome)) => with_hot(data, outcome, read),
+        Err(data) => *data,
     }
 }
 
@@ -138,26 +151,40 @@ async fn read_waiting(shard: &Rc<Shard>, read: &PartitionRead) -> PartitionData 
         return PartitionData::failed(shard.missing_partition(read.key));
     };
     match partition.read(read) {
-        Ok((mut data, ReadOutcome::Cold(plan))) => match partition.log().read_cold(plan).await {
-            Ok(Some(cold)) => {
+        Ok((mut data, ReadOutcome::Cold(plan))) => match (plan.is_sealed(), partition.log().read_cold(plan).await) {
+            (is_sealed, Ok(Some(cold))) => {
+                data.is_behind = is_sealed;
                 data.bytes = cold.len();
                 data.records = vec![Item::Shared(Payload::Cold(cold))];
                 data
             }
-            Ok(None) => data,
-            Err(error) => partition.read_failed(&error),
+            (_, Ok(None)) => refused(data, read),
+            (_, Err(error)) => partition.read_failed(&error),
         },
-        Ok((data, outcome)) => with_hot(data, outcome),
+        Ok((data, outcome)) => with_hot(data, outcome, read),
         Err(data) => *data,
     }
 }
 
-fn with_hot(mut data: PartitionData, outcome: ReadOutcome) -> PartitionData {
-    if let ReadOutcome::Hot(hot) = outcome {
-        data.bytes = hot.bytes;
-        data.records = hot.slices.into_iter().map(|slice| Item::Shared(Payload::Tail(slice))).collect();
+fn with_hot(mut data: PartitionData, outcome: ReadOutcome, read: &PartitionRead) -> PartitionData {
+    match outcome {
+        ReadOutcome::Hot(hot) => {
+            data.bytes = hot.bytes;
+            data.records = hot.slices.into_iter().map(|slice| Item::Shared(Payload::Tail(slice))).collect();
+            data
+        }
+        ReadOutcome::Empty => refused(data, read),
+        ReadOutcome::Cold(_) => unreachable!("a plan was not executed"),
     }
-    data
+}
+
+/// Nothing was found for a read that may have had too little room.
+fn refused(data: PartitionData, read: &PartitionRead) -> PartitionData {
+    let visible = Offset(if read.read_committed { data.last_stable } else { data.high_watermark });
+    if read.at_least_one || read.from >= visible {
+        return data;
+    }
+    PartitionData { bytes_waiting: usize::MAX, room_refused: Some(read.bytes_max), ..data }
 }
 
 impl Partition {
@@ -176,6 +203,9 @@ impl Partition {
             diverging: None,
             records: Vec::new(),
             bytes: 0,
+            bytes_waiting: 0,
+            room_refused: None,
+            is_behind: false,
             come_again: false,
             unread: false,
         };
@@ -195,7 +225,7 @@ impl Partition {
         if read.from > upper && read.from <= self.log().log_end() {
             return Err(Box::new(data));
         }
-        match self.log().read(read.from, upper, read.bytes_max, true) {
+        match self.log().read(read.from, upper, read.bytes_max, read.at_least_one) {
             Ok(outcome) => Ok((data, outcome)),
             Err(error) => Err(Box::new(self.read_failed(&error))),
         }

@@ -35,6 +35,11 @@ impl<T> ByOwner<T> {
         group.parts.push(part);
     }
 
+    /// Whether there are no parts.
+    pub fn is_empty(&self) -> bool {
+        self.groups.iter().all(|group| group.parts.is_empty())
+    }
+
     /// The owners that have parts.
     pub fn groups(self) -> impl Iterator<Item = OwnedParts<T>> {
         self.groups.into_iter().filter(|group| !group.parts.is_empty())

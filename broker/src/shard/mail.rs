@@ -64,8 +64,15 @@ pub enum Mail {
 pub enum Ask {
     /// Append batches; answered when all that must be durable is durable.
     Produce(Vec<ProduceEntry>),
-    /// Read from partitions, now.
-    Read(Vec<PartitionRead>),
+    /// Read from partitions what is in memory, now.
+    Read {
+        /// The partitions, in the request's order.
+        reads: Vec<PartitionRead>,
+        /// The most bytes from all of them together.
+        bytes_max: usize,
+    },
+    /// Read from partitions, from the disk where need be.
+    ReadDisk(Vec<PartitionRead>),
     /// Tell when any of these partitions has something to read.
     Watch(Vec<WatchEntry>),
     /// Small control-plane calls on partitions.
@@ -82,7 +89,7 @@ pub enum Ask {
 pub enum Answer {
     /// One outcome an entry, in the entries' order.
     Produce(Vec<ProduceOutcome>),
-    /// One result a read, in order.
+    /// One result a read, in order; to either way of reading.
     Read(Vec<PartitionData>),
     /// A watched partition moved, or its deadline passed.
     Watch,

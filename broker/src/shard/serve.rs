@@ -15,7 +15,8 @@ use crate::partition::{call, produce, read};
 pub fn serve(shard: &Rc<Shard>, from: ShardId, id: AskId, ask: Ask) {
     match ask {
         Ask::Produce(entries) => produce::serve_group(shard, from, id, entries),
-        Ask::Read(reads) => read::serve_group(shard, from, id, reads),
+        Ask::Read { reads, bytes_max } => read::serve_group(shard, from, id, reads, bytes_max),
+        Ask::ReadDisk(reads) => read::serve_disk_group(shard, from, id, reads),
         Ask::Watch(entries) => {
             if entries.iter().any(|entry| read::has_moved(shard, entry)) {
                 shard.deliver_answer(from, id, Answer::Watch);

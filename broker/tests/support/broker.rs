@@ -279,6 +279,27 @@ impl Broker {
         self.log.text()
     }
 
+    /// The sum over all shards of a number in the status lines (`name: 7` or `name=7`), asked for now.
+    ///
+    /// # Panics
+    /// If the lines don't come, or don't have it.
+    pub fn status(&self, name: &str, shards: usize) -> u64 {
+        let lines =
+            |log: &str| log.lines().filter(|line| line.contains("status:")).map(str::to_owned).collect::<Vec<_>>();
+        let before = lines(&self.log()).len();
+        // SAFETY: a signal to our own child, which has not been waited for while this value can be borrowed as running.
+        assert_eq!(unsafe { libc::kill(self.pid() as libc::pid_t, libc::SIGUSR1) }, 0, "SIGUSR1");
+        let began = Instant::now();
+        loop {
+            let lines = lines(&self.log());
+            if lines.len() >= before + shards {
+                return lines[before..].iter().map(|line| number_in(line, name)).sum();
+            }
+            assert!(began.elapsed() < START_PATIENCE, "no status; the log:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = self.proc_file("status");
@@ -318,6 +339,13 @@ impl Drop for Broker {
             eprintln!("---- the broker's log ----\n{}\n---- end of the broker's log ----", self.log());
         }
     }
+}
+
+/// The number behind `name: ` or `name=` in a line.
+fn number_in(line: &str, name: &str) -> u64 {
+    let found = [": ", "="].iter().find_map(|between| line.split_once(&format!("{name}{between}")));
+    let digits = found.map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("no number {name} in {line:?}"))
 }
 
 /// What a process prints, collected by threads of their own.

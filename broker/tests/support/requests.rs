@@ -132,10 +132,21 @@ pub struct Session {
 
 /// Fetch 7 of these (topic, partition, offset).
 pub fn fetch(session: Session, wait_ms_max: i32, partitions: &[(&str, i32, i64)]) -> Encoder {
-    let mut body = Encoder::default().i32(-1).i32(wait_ms_max).i32(1).i32(50 << 20).i8(0);
+    fetch_within(session, wait_ms_max, 50 << 20, 1 << 20, partitions)
+}
+
+/// The same with limits: bytes of the answer, and of each partition.
+pub fn fetch_within(
+    session: Session,
+    wait_ms_max: i32,
+    bytes_max: i32,
+    partition_bytes_max: i32,
+    partitions: &[(&str, i32, i64)],
+) -> Encoder {
+    let mut body = Encoder::default().i32(-1).i32(wait_ms_max).i32(1).i32(bytes_max).i8(0);
     body = body.i32(session.id).i32(session.epoch).i32(partitions.len() as i32);
     for (topic, partition, offset) in partitions {
-        body = body.string(topic).i32(1).i32(*partition).i64(*offset).i64(-1).i32(1 << 20);
+        body = body.string(topic).i32(1).i32(*partition).i64(*offset).i64(-1).i32(partition_bytes_max);
     }
     body.i32(0)
 }

@@ -7,7 +7,7 @@ use super::Log;
 use super::env::StorageEnv;
 use super::error::{Damage, ReadError};
 use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
-use super::read::{ColdPlan, Walk, Wanted};
+use super::read::{ColdPlan, Near, Walk, Wanted};
 use super::scan_file::scan_file;
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::disk::files::{read_file, read_full, write_synced};
@@ -101,11 +101,11 @@ impl Log {
     /// When the disk fails, there is no memory, or the bytes do not hold.
     pub async fn read_cold(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
         match &plan.open {
-            Some((file, floor)) => read_planned(&self.0.env, file, *floor, &plan).await,
+            Some((file, near)) => read_planned(&self.0.env, file, *near, &plan).await,
             None => {
                 let segment = self.cold_segment(plan.segment, plan.limit).await?;
-                let floor = segment.index.offsets.floor_position(plan.from);
-                read_planned(&self.0.env, &segment.file, u64::from(floor), &plan).await
+                let near = Near::of(Some(&segment.index.offsets), plan.from, plan.limit);
+                read_planned(&self.0.env, &segment.file, near, &plan).await
             }
         }
     }
@@ -198,12 +198,15 @@ pub(super) async fn load_index(
 async fn read_planned(
     env: &StorageEnv,
     file: &File,
-    floor: u64,
+    near: Near,
     plan: &ColdPlan,
 ) -> Result<Option<ColdRead>, ReadError> {
     let wanted =
         Wanted { from: plan.from, upper: plan.upper, bytes_max: plan.bytes_max, at_least_one: plan.at_least_one };
-    let mut position = floor;
+    let mut position = near.floor;
+    // Where the index can't promise that the wanted batch fits, its header is looked at first: many partitions whose
+    // batches are larger than the client takes would else be read for nothing, again and again.
+    let mut may_be_too_large = !plan.at_least_one && near.ceiling.saturating_sub(near.floor) > plan.bytes_max as u64;
     // A batch, or the batches before the wanted one, may be larger than one read: then the next read starts where this one
     // got to, and is as large as it must be.
     let mut need = HEADER_BYTES;
@@ -212,11 +215,14 @@ async fn read_planned(
             return Ok(None);
         }
         let start = align_down(position);
-        let bytes = (plan.bytes_max + BLOCK_BYTES as usize).min(READ_BYTES_MAX).max(need + (position - start) as usize);
+        let ahead =
+            if std::mem::take(&mut may_be_too_large) { 0 } else { plan.bytes_max.saturating_add(BLOCK_BYTES as usize) };
+        let bytes = ahead.min(READ_BYTES_MAX).max(need + (position - start) as usize);
         let end = align_up(start + bytes as u64).min(align_up(plan.limit));
         let buf = take(env, (end - start) as usize)?;
         let (result, buf) = read_full(file, buf, start).await;
         let have = result.map_err(|error| ReadError::Io { segment: plan.segment, error })?;
+        env.count(|c| c.bytes_cold += have as u64);
         let have = have.min(usize::try_from(plan.limit - start).unwrap_or(have));
         let at = |position: u64| {
             let from = usize::try_from(position - start).unwrap_or(have).min(have);

@@ -48,6 +48,8 @@ pub struct StorageCounters {
     pub reads_hot: u64,
     /// Reads planned from the disk.
     pub reads_cold: u64,
+    /// Bytes that they took from the disk.
+    pub bytes_cold: u64,
     /// Times a log ran out of disk space.
     pub no_space: u64,
     /// Logs fenced.

@@ -10,6 +10,7 @@ use super::error::{Damage, ReadError};
 use super::state::Segment;
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::ids::Offset;
+use crate::segment::offset_index::OffsetIndex;
 use crate::segment::scan::BatchFault;
 use crate::segment::tail::{Tail, TailSlices};
 use corelog_reactor::File;
@@ -49,8 +50,39 @@ pub struct ColdPlan {
     pub(super) at_least_one: bool,
     /// Bytes of the segment that may be read: those on stable storage.
     pub(super) limit: u64,
-    /// File, and a position at or before the wanted batch, if the segment is not sealed.
-    pub(super) open: Option<(Rc<File>, u64)>,
+    /// File, and where in it the wanted batch is, if the segment is not sealed.
+    pub(super) open: Option<(Rc<File>, Near)>,
+}
+
+impl ColdPlan {
+    /// Whether the bytes are in a sealed segment.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// The most that this read can bring, unless its first batch alone is larger: an estimate from above, since only the
+    /// file tells where the wanted batch starts.
+    #[must_use]
+    pub fn bytes_at_most(&self) -> usize {
+        let from = self.open.as_ref().map_or(0, |(_, near)| near.floor);
+        usize::try_from(self.limit.saturating_sub(from)).unwrap_or(usize::MAX).min(self.bytes_max)
+    }
+}
+
+/// What an index tells of the place of a batch: between these two positions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Near {
+    pub(super) floor: u64,
+    pub(super) ceiling: u64,
+}
+
+impl Near {
+    /// Where the batch that contains `from` is, in a segment of `limit` bytes.
+    pub(super) fn of(offsets: Option<&OffsetIndex>, from: Offset, limit: u64) -> Self {
+        let (floor, ceiling) = offsets.map_or((0, None), |offsets| offsets.around(from));
+        Self { floor: u64::from(floor), ceiling: ceiling.map_or(limit, u64::from).min(limit) }
+    }
 }
 
 /// Bytes, limits and choices of one read.
@@ -81,7 +113,8 @@ impl Log {
             return Err(ReadError::OutOfRange { offset: from, log_start, log_end });
         }
         let wanted = Wanted { from, upper: upper.min(log_end), bytes_max, at_least_one };
-        if from >= wanted.upper {
+        // Less than a header holds no batch: the disk need not be asked.
+        if from >= wanted.upper || bytes_max < HEADER_BYTES && !at_least_one {
             return Ok(ReadOutcome::Empty);
         }
         let Some((segment, end)) = state.segment_of(from) else {
@@ -97,8 +130,8 @@ impl Log {
             return Ok(ReadOutcome::Empty);
         }
         let open = segment.file.as_ref().map(|file| {
-            let floor = segment.index.as_ref().map(|i| i.offsets.floor_position(from));
-            (file.clone(), u64::from(floor.unwrap_or(0)))
+            let offsets = segment.index.as_ref().map(|index| &index.offsets);
+            (file.clone(), Near::of(offsets, from, segment.durable))
         });
         self.0.env.count(|c| c.reads_cold += 1);
         Ok(ReadOutcome::Cold(ColdPlan {

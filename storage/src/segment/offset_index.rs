@@ -127,6 +127,17 @@ impl OffsetIndex {
         self.floor(target).map_or(0, |e| e.position)
     }
 
+    /// [`Self::floor_position`], and the position of the entry behind it: the batch that contains `target` ends there or
+    /// before. None: no entry says where it ends.
+    #[must_use]
+    pub fn around(&self, target: Offset) -> (u32, Option<u32>) {
+        let distance = target - self.base;
+        let behind = self.entries.partition_point(|e| i64::from(e.relative) <= distance);
+        let floor = self.before(behind).map_or(0, |e| e.position);
+        // The next entry's batch may be the wanted one itself: entries name their batch's last offset.
+        (floor, self.entries.get(behind + 1).map(|e| e.position))
+    }
+
     /// The entry with the greatest offset that is at most `target`.
     #[must_use]
     pub fn floor(&self, target: Offset) -> Option<OffsetEntry> {
@@ -219,6 +230,9 @@ mod tests {
         assert_eq!(index.floor_position(Offset(109)), 500);
         assert_eq!(index.floor_position(Offset(128)), 1_000);
         assert_eq!(index.floor_position(Offset(5_000)), 1_500);
+        assert_eq!(index.around(Offset(105)), (0, Some(1_000)), "the first entry's batch may be the wanted one");
+        assert_eq!(index.around(Offset(109)), (500, Some(1_500)));
+        assert_eq!(index.around(Offset(128)), (1_000, None));
         assert_eq!(index.floor_by_position(1_499).map(|e| e.position), Some(1_000));
         assert_eq!(index.floor_by_position(499), None);
     }
