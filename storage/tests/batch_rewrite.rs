@@ -177,6 +177,16 @@ fn a_rewritten_batch_that_falsely_said_log_append_time_has_the_timestamp_that_wa
     }
 }
 
+/// Found by fuzzing: no record's timestamp is above -1, which is then the header's maximum, and became the records' own.
+#[test]
+fn a_false_log_append_time_before_the_year_1970_is_kept_by_a_rewrite() {
+    let early = Timestamp(-72_057_525_298_003_968);
+    let sent = build_with(BatchBuilder::new(TargetCodec::None).log_append_time(early), &small_records(2));
+    let rules = ValidationRules { compression: Some(TargetCodec::Snappy), ..Default::default() };
+    let written = rewrite(&sent, &rules, 777).expect("sound").expect("rewritten");
+    assert!(records_of(&written).iter().all(|(_, record)| record.timestamp == early.0));
+}
+
 /// The fuzzer's own input, behind its first byte, which chose a compacted topic with snappy.
 #[test]
 fn the_fuzzers_batch_of_a_false_log_append_time_is_judged_the_same_after_its_rewrite() {

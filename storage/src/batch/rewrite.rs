@@ -54,7 +54,7 @@ impl<'a> Rewrite<'a> {
                     .with_compression(plan.target.codec())
                     .with_timestamp_type(validated.timestamp_type)
                     .with_delete_horizon(false),
-                base_timestamp: if has_append_time { validated.max_timestamp } else { batch.header.base_timestamp },
+                base_timestamp: if has_append_time { batch.header.max_timestamp } else { batch.header.base_timestamp },
                 max_timestamp: validated.max_timestamp,
                 ..batch.header
             },
