@@ -212,7 +212,12 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
         position: u64::try_from(number()?).ok()?,
     };
     let truncate_to = Some(Offset(number()?)).filter(|o| *o != Offset::NONE);
-    if words.next().is_some() {
+    let is_possible = log_start >= Offset::ZERO
+        && recovery.segment_base >= Offset::ZERO
+        && recovery.offset >= recovery.segment_base
+        // A truncation takes the recovery point back before it begins.
+        && truncate_to.is_none_or(|to| to >= recovery.offset);
+    if words.next().is_some() || !is_possible {
         return None;
     }
     Some((LogKey { topic_id, partition }, CheckpointEntry { topic, version, log_start, recovery, truncate_to }))
@@ -232,7 +237,7 @@ mod tests {
             version,
             log_start: Offset(1),
             recovery: RecoveryPoint { offset: Offset(offset), segment_base: Offset(2), position: 4_321 },
-            truncate_to: (version == 9).then_some(Offset(7)),
+            truncate_to: (version == 9).then_some(Offset(77)),
         }
     }
 
@@ -255,6 +260,23 @@ mod tests {
             bytes[at] ^= 1;
             assert!(CheckpointSet::decode(&bytes).is_err(), "byte {at}");
             assert!(CheckpointSet::decode(&sound[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_no_log_can_have_is_refused_though_the_checksum_is_right() {
+        let impossible: [fn(&mut CheckpointEntry); 4] = [
+            |entry| entry.log_start = Offset(-2),
+            |entry| entry.recovery.segment_base = Offset(-2),
+            |entry| entry.recovery.offset = entry.recovery.segment_base.plus(-1).unwrap(),
+            |entry| entry.truncate_to = entry.recovery.offset.plus(-1),
+        ];
+        for make in impossible {
+            let mut set = CheckpointSet::default();
+            let mut wrong = entry(3, 55);
+            make(&mut wrong);
+            set.set(key(1, 0), wrong);
+            assert!(matches!(CheckpointSet::decode(&set.encode()), Err(CheckpointError::Line { line: 3, .. })));
         }
     }
 

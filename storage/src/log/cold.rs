@@ -6,6 +6,7 @@
 use super::Log;
 use super::env::StorageEnv;
 use super::error::{Damage, ReadError};
+use super::index_check::names;
 use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
 use super::read::{ColdPlan, Near, Walk, Wanted};
 use super::scan_file::scan_file;
@@ -14,7 +15,7 @@ use crate::disk::files::{read_file, read_full, write_synced};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::{LeaderEpoch, Offset};
 use crate::segment::index::SegmentIndex;
-use crate::segment::offset_index::{IndexError, OffsetIndex};
+use crate::segment::offset_index::{IndexError, OffsetEntry, OffsetIndex};
 use crate::segment::scan::{BatchFault, ScanStop, Scanner};
 use crate::segment::time_index::TimeIndex;
 use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow};
@@ -23,6 +24,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
 use std::rc::Rc;
+
+/// Index entries that are tried, one before the other, until one is true.
+const FALSE_ENTRIES_MAX: usize = 8;
 
 /// Bytes one cold read asks the disk for, unless a single batch is larger.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -100,14 +104,39 @@ impl Log {
     /// # Errors
     /// When the disk fails, there is no memory, or the bytes do not hold.
     pub async fn read_cold(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
-        match &plan.open {
-            Some((file, near)) => read_planned(&self.0.env, file, *near, &plan).await,
-            None => {
-                let segment = self.cold_segment(plan.segment, plan.limit).await?;
-                let near = Near::of(Some(&segment.index.offsets), plan.from, plan.limit);
-                read_planned(&self.0.env, &segment.file, near, &plan).await
-            }
+        let sealed = match &plan.open {
+            Some(_) => None,
+            None => Some(self.cold_segment(plan.segment, plan.limit).await?),
+        };
+        let (file, mut near) = match (&plan.open, &sealed) {
+            (Some((file, near)), _) => (&**file, *near),
+            (None, Some(segment)) => (&segment.file, Near::of(Some(&segment.index.offsets), plan.from, plan.limit)),
+            (None, None) => return Ok(None),
+        };
+        for _ in 0..FALSE_ENTRIES_MAX {
+            let entry = match read_planned(&self.0.env, file, near, &plan).await? {
+                Planned::Read(read) => return Ok(read),
+                Planned::FalseEntry(entry) => entry,
+            };
+            tracing::warn!(log = %self.0.name, segment = %plan.segment, ?entry, "a false index entry");
+            near = match &sealed {
+                Some(segment) => Near::before(entry, Some(&segment.index.offsets), plan.limit),
+                None => {
+                    let state = self.0.state.borrow();
+                    let index = state.segment(plan.segment).and_then(|segment| segment.index.as_ref());
+                    Near::before(entry, index.map(|index| &index.offsets), plan.limit)
+                }
+            };
         }
+        // From the segment's first batch on: slow, and right whatever the index says.
+        let Planned::Read(read) = read_planned(&self.0.env, file, Near::of(None, plan.from, plan.limit), &plan).await?
+        else {
+            return Ok(None);
+        };
+        if sealed.is_some() && self.rebuild_index(plan.segment, plan.limit, file).await.is_ok() {
+            self.0.env.cold().forget(self.0.number, Some(plan.segment));
+        }
+        Ok(read)
     }
 
     /// A sealed segment of `bytes`, opened now or before. Its indexes are rebuilt if they are missing or damaged.
@@ -195,15 +224,18 @@ pub(super) async fn load_index(
     Ok(decoded.map(|(offsets, times)| SegmentIndex::from_files(base, offsets, times)))
 }
 
-async fn read_planned(
-    env: &StorageEnv,
-    file: &File,
-    near: Near,
-    plan: &ColdPlan,
-) -> Result<Option<ColdRead>, ReadError> {
+/// How a planned read ended.
+enum Planned {
+    Read(Option<ColdRead>),
+    /// Where the entry says that a batch starts there is none, or another one.
+    FalseEntry(OffsetEntry),
+}
+
+async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan) -> Result<Planned, ReadError> {
     let wanted =
         Wanted { from: plan.from, upper: plan.upper, bytes_max: plan.bytes_max, at_least_one: plan.at_least_one };
     let mut position = near.floor;
+    let mut to_prove = near.entry;
     // Where the index can't promise that the wanted batch fits, its header is looked at first: many partitions whose
     // batches are larger than the client takes would else be read for nothing, again and again.
     let mut may_be_too_large = !plan.at_least_one && near.ceiling.saturating_sub(near.floor) > plan.bytes_max as u64;
@@ -212,7 +244,7 @@ async fn read_planned(
     let mut need = HEADER_BYTES;
     loop {
         if position >= plan.limit {
-            return Ok(None);
+            return Ok(to_prove.map_or(Planned::Read(None), Planned::FalseEntry));
         }
         let start = align_down(position);
         let ahead =
@@ -237,11 +269,24 @@ async fn read_planned(
                 cut_short = Some(HEADER_BYTES);
                 break;
             }
-            let header = BatchHeader::parse(rest).map_err(|error| ReadError::Damaged {
-                segment: plan.segment,
-                position: walk.position(),
-                fault: Damage::Batch(BatchFault::Header(error)),
-            })?;
+            let parsed = BatchHeader::parse(rest);
+            if let Some(entry) = to_prove.take()
+                && !parsed.as_ref().is_ok_and(|header| names(entry, header))
+            {
+                return Ok(Planned::FalseEntry(entry));
+            }
+            let header = match parsed {
+                Ok(header) => header,
+                // What was found before the damage is an answer; the next read gets the error.
+                Err(_) if walk.found().is_some() => break,
+                Err(error) => {
+                    return Err(ReadError::Damaged {
+                        segment: plan.segment,
+                        position: walk.position(),
+                        fault: Damage::Batch(BatchFault::Header(error)),
+                    });
+                }
+            };
             next = header.base_offset;
             let last = header.last_offset().unwrap_or(header.base_offset);
             let is_wanted = last >= plan.from;
@@ -256,18 +301,22 @@ async fn read_planned(
         }
         if let Some((from, to)) = walk.found() {
             let within = |p: u64| (p - start) as usize;
-            return Ok(Some(ColdRead { start: within(from), end: within(to), buf, next_offset: next }));
+            let read = ColdRead { start: within(from), end: within(to), buf, next_offset: next };
+            return Ok(Planned::Read(Some(read)));
         }
         let Some(bytes) = cut_short else {
-            return Ok(None);
+            return Ok(Planned::Read(None));
         };
         if !plan.at_least_one && bytes > plan.bytes_max {
-            return Ok(None);
+            return Ok(Planned::Read(None));
         }
         if walk.position() == position && need >= bytes {
+            if let Some(entry) = to_prove {
+                return Ok(Planned::FalseEntry(entry));
+            }
             // All of it was asked for: the rest is not durable yet, or the file has lost it.
             if end >= align_up(plan.limit) && have as u64 >= plan.limit - start {
-                return Ok(None);
+                return Ok(Planned::Read(None));
             }
             return Err(ReadError::Damaged {
                 segment: plan.segment,

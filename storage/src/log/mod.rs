@@ -29,6 +29,7 @@ mod config;
 mod env;
 mod error;
 mod event;
+mod index_check;
 mod keeper;
 mod lookup;
 mod names;

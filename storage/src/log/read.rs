@@ -10,7 +10,7 @@ use super::error::{Damage, ReadError};
 use super::state::Segment;
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::ids::Offset;
-use crate::segment::offset_index::OffsetIndex;
+use crate::segment::offset_index::{OffsetEntry, OffsetIndex};
 use crate::segment::scan::BatchFault;
 use crate::segment::tail::{Tail, TailSlices};
 use corelog_reactor::File;
@@ -75,13 +75,22 @@ impl ColdPlan {
 pub(super) struct Near {
     pub(super) floor: u64,
     pub(super) ceiling: u64,
+    /// The entry that the floor comes from: to be proved by the batch that stands there.
+    pub(super) entry: Option<OffsetEntry>,
 }
 
 impl Near {
     /// Where the batch that contains `from` is, in a segment of `limit` bytes.
     pub(super) fn of(offsets: Option<&OffsetIndex>, from: Offset, limit: u64) -> Self {
         let (floor, ceiling) = offsets.map_or((0, None), |offsets| offsets.around(from));
-        Self { floor: u64::from(floor), ceiling: ceiling.map_or(limit, u64::from).min(limit) }
+        let entry = offsets.and_then(|offsets| offsets.floor(from));
+        Self { floor: u64::from(floor), ceiling: ceiling.map_or(limit, u64::from).min(limit), entry }
+    }
+
+    /// The same by the entry before `entry`, which has turned out to be false: then its neighbour says nothing either.
+    pub(super) fn before(entry: OffsetEntry, offsets: Option<&OffsetIndex>, limit: u64) -> Self {
+        let before = Offset(entry.last_offset.0.saturating_sub(1));
+        Self { ceiling: limit, ..Self::of(offsets, before, limit) }
     }
 }
 

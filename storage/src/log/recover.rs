@@ -14,6 +14,7 @@ use super::append::{marker_of, record_in};
 use super::cold::load_index;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
+use super::index_check::resume_at;
 use super::names::{LOG, LogName, SNAPSHOT, parse_file_name, segment_path};
 use super::repair::{discard, remove_segment_files};
 use super::scan_file::{ReadAhead, scan_file};
@@ -271,7 +272,8 @@ impl Recovery<'_> {
                 older.push_back(Segment::sealed(base, bytes, self.now));
                 continue;
             }
-            let scanned = self.scan(base, !trusted).await?;
+            // A truncation cuts the last segment: those behind it are gone already.
+            let scanned = self.scan(base, !trusted, None).await?;
             if scanned.next == next {
                 older.push_back(self.rolled(base, scanned));
                 continue;
@@ -287,7 +289,7 @@ impl Recovery<'_> {
     }
 
     async fn read_last(&mut self, older: VecDeque<Segment>, base: Offset) -> Result<Found, OpenError> {
-        let scanned = self.scan(base, true).await?;
+        let scanned = self.scan(base, true, self.limit).await?;
         let end = self.judge_end(base, &scanned).await?;
         Ok(self.found(older, base, scanned, end))
     }
@@ -351,7 +353,7 @@ impl Recovery<'_> {
     }
 
     /// Reads a segment, from the last indexed batch below the recovery point if its index can be trusted, or else whole.
-    async fn scan(&mut self, base: Offset, may_resume: bool) -> Result<Scanned, OpenError> {
+    async fn scan(&mut self, base: Offset, may_resume: bool, limit: Option<Offset>) -> Result<Scanned, OpenError> {
         let path = self.path(base, LOG);
         let file = self.open(&path, OpenHow::write()).await?;
         let file_bytes = file.len().map_err(failed(&path, "ask for its length"))?;
@@ -362,7 +364,7 @@ impl Recovery<'_> {
             None
         };
         let mut index = SegmentIndex::new(base);
-        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, self.limit);
+        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, limit);
         let mut first_timestamp = None;
         if let Some(mut loaded) = loaded {
             let at = &self.recovery;
@@ -371,10 +373,11 @@ impl Recovery<'_> {
             } else {
                 u64::from(loaded.offsets.floor_position(known)) + 1
             };
-            let resume = loaded.rewind(position);
+            let resume =
+                resume_at(self.env.reactor(), &file, &mut loaded, position).await.map_err(failed(&path, "read it"))?;
             if resume > 0 {
-                let epoch = self.epochs.epoch_for_offset(base).unwrap_or(LeaderEpoch::NONE);
-                scanner = Scanner::from_position(resume, epoch, self.limit);
+                // The epoch checkpoint has no checksum: only the batches themselves say what their epochs are.
+                scanner = Scanner::from_position(resume, LeaderEpoch::NONE, limit);
                 index = loaded;
                 first_timestamp = self.first_timestamp(&file, &path).await?;
             }
@@ -426,18 +429,19 @@ impl Recovery<'_> {
 
     /// Torn, rotten or clean: what stands behind the last sound batch of the last segment.
     async fn judge_end(&self, base: Offset, scanned: &Scanned) -> Result<End, OpenError> {
-        let fault = match scanned.stop {
-            Some(ScanStop::Limit) => return Ok(End::Garbage(scanned.file_bytes)),
-            Some(ScanStop::Fault(fault)) => Some(fault),
-            None => None,
-        };
         let rot = |fault| {
             End::Rot(FenceReason::Rot { segment: base, position: scanned.position, offset: scanned.next, fault })
         };
+        let fault = match scanned.stop {
+            Some(ScanStop::Fault(fault)) => Some(fault),
+            Some(ScanStop::Limit) | None => None,
+        };
         if scanned.next < self.must_reach {
-            return Ok(
-                rot(fault.map_or(Damage::End { found: scanned.next, expected: self.must_reach }, Damage::Batch)),
-            );
+            let end = Damage::End { found: scanned.next, expected: self.must_reach };
+            return Ok(rot(fault.map_or(end, Damage::Batch)));
+        }
+        if scanned.stop == Some(ScanStop::Limit) {
+            return Ok(End::Garbage(scanned.file_bytes));
         }
         let Some(fault) = fault else {
             return Ok(End::Clean);
@@ -458,7 +462,7 @@ impl Recovery<'_> {
         } else {
             self.read_range(scanned, scanned.position, reach).await.map_err(failed(&path, "read it"))?
         };
-        match judge(&window, scanned.position, scanned.next, scanned_epoch(self, scanned)) {
+        match judge(&window, scanned.position, scanned.next, self.newest_epoch) {
             Verdict::Clean => Ok(End::Clean),
             Verdict::Rotten { .. } => Ok(rot(Damage::Batch(fault))),
             Verdict::Torn { garbage_end } => {
@@ -553,12 +557,6 @@ impl Recovery<'_> {
         }
         Ok(())
     }
-}
-
-fn scanned_epoch(recovery: &Recovery<'_>, scanned: &Scanned) -> LeaderEpoch {
-    let last = Offset(scanned.next.0.saturating_sub(1));
-    let epoch = recovery.epochs.epoch_for_offset(last);
-    epoch.unwrap_or(LeaderEpoch::NONE)
 }
 
 fn replay(producers: &mut ProducerState, epochs: &mut EpochCache, log_start: Offset, batch: &ScannedBatch<'_>) {

@@ -42,6 +42,11 @@ impl SegmentIndex {
     /// Takes note of a batch of `bytes` that starts at `position`; an entry is due once more than `interval` bytes have
     /// passed since the last one.
     pub fn note(&mut self, header: &BatchHeader, last_offset: Offset, position: u64, bytes: usize, interval: u32) {
+        // No segment of ours reaches further; a file may claim to. Such batches are found without an index.
+        if i32::try_from(last_offset - self.offsets.base()).is_err() {
+            self.bytes_since_entry += bytes as u64;
+            return;
+        }
         if header.max_timestamp > self.largest.timestamp {
             self.largest = TimestampOffset { timestamp: header.max_timestamp, offset: last_offset };
         }

@@ -37,6 +37,14 @@ pub enum IndexError {
         /// The offending entry's number.
         entry: usize,
     },
+    /// An entry's offset lies further behind the base offset than a segment reaches.
+    #[error("entry {entry} lies {relative} offsets behind the segment's base")]
+    Range {
+        /// The offending entry's number.
+        entry: usize,
+        /// Its distance from the base.
+        relative: u32,
+    },
     /// An entry points past the segment's end.
     #[error("entry {entry} points to byte {position} of a segment of {segment_bytes}")]
     Position {
@@ -201,6 +209,9 @@ impl OffsetIndex {
             {
                 return Err(IndexError::Order { entry });
             }
+            if i32::try_from(packed.relative).is_err() {
+                return Err(IndexError::Range { entry, relative: packed.relative });
+            }
             if u64::from(packed.position) >= segment_bytes {
                 return Err(IndexError::Position { entry, position: u64::from(packed.position), segment_bytes });
             }
@@ -255,6 +266,9 @@ mod tests {
             Err(IndexError::Length { bytes: 23, .. })
         ));
         assert!(matches!(OffsetIndex::decode(Offset(100), &bytes, 1_500), Err(IndexError::Position { entry: 2, .. })));
+        let mut far = bytes.clone();
+        far[16] = 0x80;
+        assert!(matches!(OffsetIndex::decode(Offset(100), &far, 2_000), Err(IndexError::Range { entry: 2, .. })));
         let doubled = [bytes.clone(), bytes].concat();
         assert!(matches!(OffsetIndex::decode(Offset(100), &doubled, 2_000), Err(IndexError::Order { entry: 3 })));
     }

@@ -124,6 +124,9 @@ impl TimeIndex {
             {
                 return Err(IndexError::Order { entry });
             }
+            if i32::try_from(packed.relative).is_err() {
+                return Err(IndexError::Range { entry, relative: packed.relative });
+            }
             entries.push(packed);
         }
         Ok(Self { base, entries })
@@ -161,6 +164,9 @@ mod tests {
         assert_eq!(bytes.len(), 24);
         assert_eq!(TimeIndex::decode(Offset(10), &bytes), Ok(index.clone()));
         assert!(TimeIndex::decode(Offset(10), &bytes[..13]).is_err());
+        let mut far = bytes.clone();
+        far[20] = 0x80;
+        assert!(matches!(TimeIndex::decode(Offset(10), &far), Err(IndexError::Range { entry: 1, .. })));
         index.truncate_to(Offset(20));
         assert_eq!(index.last(), Some(entry(50, 12)));
     }
