@@ -18,11 +18,12 @@ use corelog_net::conn::Item;
 use corelog_net::wire::messages::{
     FetchEpochEndOffset, FetchPartitionData, FetchRequest, FetchResponse, FetchResponseWriter, Request, Response,
 };
-use corelog_net::wire::{ErrorCode, Piece, Records, Uuid};
+use corelog_net::wire::{Encoded, ErrorCode, Piece, Records, Uuid};
 use corelog_storage::ids::{LeaderEpoch, Offset, PartitionIndex, TopicId};
+use smallvec::SmallVec;
 
 use self::reading::{Limits, Target, read_until_enough};
-use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_reply};
+use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_shared_reply, end_shared_reply};
 use crate::controller::MetadataImage;
 use crate::fetch_session::{
     EPOCH_FINAL, FetchContext, FetchKey, FetchPartition, FetchTopic, PartitionOutcome, SESSION_ID_NONE, SessionError,
@@ -33,6 +34,7 @@ use crate::partition::payload::Payload;
 use crate::partition::read::{PartitionData, PartitionRead};
 use crate::shard::Shard;
 use crate::shard::ask::AskFuture;
+use crate::shard::by_owner::Parts;
 use crate::shard::connection::ClientReply;
 use crate::shard::mail::{Answer, Ask};
 
@@ -101,7 +103,7 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
         read_committed: request.isolation_level == 1,
         is_negative,
     };
-    let targets: Vec<Target> =
+    let targets: Parts<Target> =
         fetch.partitions.iter().map(|partition| target(partition, &image, &context, &limits)).collect();
     let results = read_until_enough(shard, &targets, &limits).await;
     finish(shard, &context, &image, fetch, results, &limits)
@@ -118,7 +120,8 @@ fn named(request: &FetchRequest<'_>, version: i16, image: &MetadataImage) -> (Ve
         }
     };
     let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
-    let mut wanted = Vec::new();
+    // What a session may keep: the one allocation of a fetch of one partition (tests/allocations.rs).
+    let mut wanted = Vec::with_capacity(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     for named in request.topics.iter() {
         let topic = topic(named.topic, named.topic_id);
         wanted.extend(named.partitions.iter().map(|partition| FetchPartition {
@@ -175,11 +178,11 @@ fn finish(
     context: &RequestContext,
     image: &MetadataImage,
     fetch: FetchContext,
-    results: Vec<PartitionData>,
+    mut results: Parts<PartitionData>,
     limits: &Limits,
 ) -> FetchDone {
-    let keys: Vec<FetchKey> = fetch.partitions.iter().map(|partition| partition.key.clone()).collect();
-    let mut outcomes: Vec<PartitionOutcome> = results.iter().map(outcome).collect();
+    let keys: Parts<FetchKey> = fetch.partitions.iter().map(|partition| partition.key.clone()).collect();
+    let mut outcomes: Parts<PartitionOutcome> = results.iter().map(outcome).collect();
     let finished = shard
         .sessions()
         .borrow_mut()
@@ -188,29 +191,33 @@ fn finish(
         // Overtaken by another request of the same session: Kafka names the session here.
         return refuse(context, session_code(error), finished.session_id);
     }
-    let included = keys.into_iter().zip(results).zip(outcomes).filter(|(_, outcome)| outcome.included);
     // What could not even be asked for stands behind what was read, as in Kafka's answers.
-    let (read, unread): (Vec<_>, Vec<_>) = included.map(|(answer, _)| answer).partition(|(_, data)| !data.unread);
-    let included: Vec<(FetchKey, PartitionData)> = read.into_iter().chain(unread).collect();
+    let included = |unread: bool| {
+        let all = results.iter().zip(&outcomes).enumerate();
+        all.filter(move |(_, (data, outcome))| outcome.included && data.unread == unread).map(|(position, _)| position)
+    };
+    let mut order: Parts<usize> = Parts::with_capacity(results.len());
+    order.extend(included(false).chain(included(true)));
 
-    let mut encoder = begin_reply(context);
     // Consecutive partitions of one topic stand together, as in Kafka's answers.
-    let topics: Vec<&[(FetchKey, PartitionData)]> = included.chunk_by(|a, b| a.0.topic == b.0.topic).collect();
-    let mut writer = FetchResponseWriter::begin(&mut encoder, 0, ErrorCode::None, finished.session_id, topics.len());
-    for partitions in topics {
-        let (name, id) = match &partitions[0].0.topic {
+    let topics = || order.chunk_by(|a, b| keys[*a].topic == keys[*b].topic);
+    let mut encoder = begin_shared_reply(shard, context);
+    let mut writer =
+        FetchResponseWriter::begin(&mut encoder, 0, ErrorCode::None, finished.session_id, topics().count());
+    for partitions in topics() {
+        let (name, id) = match &keys[partitions[0]].topic {
             FetchTopic::Id(id) => (image.topic(*id).map_or("", |topic| &topic.name), Uuid(id.0)),
             FetchTopic::Name(name) => (&**name, Uuid::ZERO),
         };
         writer.topic(name, id, partitions.len());
-        for (key, data) in partitions {
-            writer.partition(&encoded(key.partition, data, limits.read_committed));
+        for &position in partitions {
+            writer.partition(&encoded(keys[position].partition, &results[position], limits.read_committed));
         }
     }
     writer.end(&[]);
-    let encoded = encoder.finish()?;
-    let payloads = included.into_iter().map(|(_, data)| data).filter(|data| data.bytes > 0).map(|data| data.records);
-    Ok(interleave(encoded, payloads))
+    let encoded = end_shared_reply(shard, encoder)?;
+    let payloads = order.into_iter().map(|position| std::mem::take(&mut results[position].records));
+    Ok(interleave(encoded, payloads.filter(|records| !records.is_empty())))
 }
 
 fn outcome(data: &PartitionData) -> PartitionOutcome {
@@ -244,21 +251,23 @@ fn encoded(partition: PartitionIndex, data: &PartitionData, read_committed: bool
 }
 
 /// Puts the payloads into the holes of the encoded head: nothing is copied.
-fn interleave(
-    encoded: corelog_net::wire::Encoded,
-    mut payloads: impl Iterator<Item = Vec<Item<Payload>>>,
-) -> ClientReply {
-    let pieces: Vec<Piece> = encoded.pieces().collect();
+fn interleave(encoded: Encoded, mut payloads: impl Iterator<Item = Parts<Item<Payload>>>) -> ClientReply {
+    // Before each payload a piece of the head, and one behind the last.
+    let pieces_expected = encoded.holes.len() * 2 + 1;
+    let mut pieces: SmallVec<[Piece; 4]> = SmallVec::with_capacity(pieces_expected);
+    pieces.extend(encoded.pieces());
     let head = encoded.head.freeze();
-    let mut items = pieces.into_iter().flat_map(|piece| match piece {
-        Piece::Head(range) => vec![Item::Bytes(head.slice(range))],
-        Piece::Payload { .. } => payloads.next().unwrap_or_default(),
-    });
-    let first = match items.next() {
-        Some(Item::Bytes(bytes)) => bytes,
-        Some(Item::Shared(_)) | None => unreachable!("a frame begins with its length"),
-    };
-    ClientReply { head: first, rest: items.collect() }
+    let mut reply = ClientReply::from(Bytes::new());
+    reply.rest.reserve(pieces_expected - 1);
+    for piece in pieces {
+        match piece {
+            // A frame begins with its length: the first piece is encoded.
+            Piece::Head(range) if range.start == 0 => reply.head = head.slice(range),
+            Piece::Head(range) => reply.rest.push(Item::Bytes(head.slice(range))),
+            Piece::Payload { .. } => reply.rest.extend(payloads.next().unwrap_or_default()),
+        }
+    }
+    reply
 }
 
 fn session_code(error: SessionError) -> ErrorCode {

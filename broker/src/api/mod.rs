@@ -227,6 +227,32 @@ async fn dispatch(shard: &Rc<Shard>, context: &RequestContext, body: &[u8]) -> R
     Ok(std::mem::replace(out, begin_reply(context)).finish()?)
 }
 
+/// Replies to Produce and Fetch share chunks of this size: such a reply allocates nothing as long as those before it have
+/// left by the time a chunk is full. One that is kept by a slow client keeps its chunk: it is small for that.
+const REPLY_CHUNK_BYTES: usize = 4096;
+/// What a reply should find free when it begins.
+const REPLY_BYTES_EXPECTED: usize = 256;
+
+/// Like [`begin_reply`], in the shard's own buffer; to be ended by [`end_shared_reply`].
+fn begin_shared_reply(shard: &Shard, context: &RequestContext) -> Encoder {
+    let mut buffer = shard.reply_buffer().take();
+    if buffer.capacity() < REPLY_BYTES_EXPECTED {
+        buffer.reserve(REPLY_CHUNK_BYTES);
+    }
+    ResponseHeader::begin(buffer, context.api_key, context.version, context.correlation_id)
+}
+
+/// Ends a reply that [`begin_shared_reply`] began.
+fn end_shared_reply(shard: &Shard, encoder: Encoder) -> Result<Encoded, EncodeError> {
+    let mut encoded = encoder.finish()?;
+    let rest = encoded.head.split_off(encoded.head.len());
+    // The chunk of a large reply goes with it.
+    if encoded.head.len() + rest.capacity() <= REPLY_CHUNK_BYTES {
+        *shard.reply_buffer().borrow_mut() = rest;
+    }
+    Ok(encoded)
+}
+
 /// Starts the reply to a request: length, response header; the body comes next.
 pub fn begin_reply(context: &RequestContext) -> Encoder {
     ResponseHeader::begin(BytesMut::new(), context.api_key, context.version, context.correlation_id)

@@ -10,22 +10,22 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use corelog_net::conn::ReplySlot;
+use corelog_net::wire::ErrorCode;
 use corelog_net::wire::messages::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponseWriter,
     Request, TopicProduceData,
 };
-use corelog_net::wire::{EncodeError, ErrorCode};
 use corelog_storage::batch::BatchHeader;
 use corelog_storage::ids::{PartitionIndex, TopicId};
 use tracing::warn;
 
-use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_reply};
+use super::{ApiFailure, Operation, RequestContext, Resource, authorize, begin_shared_reply, end_shared_reply};
 use crate::controller::{MetadataImage, TopicImage};
 use crate::names;
 use crate::partition::call::PartitionKey;
 use crate::partition::produce::{ProduceEntry, ProduceOutcome};
 use crate::shard::Shard;
-use crate::shard::by_owner::ByOwner;
+use crate::shard::by_owner::{ByOwner, Parts};
 use crate::shard::connection::{ClientConnection, ClientReply};
 use crate::shard::mail::{Answer, Ask, AskId};
 
@@ -42,14 +42,14 @@ pub struct PendingProduce {
     body: Bytes,
     acks: i16,
     /// One for each partition of the request, in its order.
-    outcomes: Vec<Option<ProduceOutcome>>,
-    groups: Vec<AskedGroup>,
+    outcomes: Parts<Option<ProduceOutcome>>,
+    groups: Parts<AskedGroup>,
 }
 
 struct AskedGroup {
     ask: AskId,
     /// Which of the request's partitions this owner was asked about.
-    positions: Vec<usize>,
+    positions: Parts<usize>,
 }
 
 /// Starts a produce. Its reply fills `slot` when every batch is durable or refused.
@@ -65,8 +65,9 @@ pub fn start(
 ) -> Result<(), ApiFailure> {
     let request = ProduceRequest::decode_body(&body, context.version)?;
     let image = shard.image();
-    let mut outcomes = Vec::new();
-    let mut by_owner = ByOwner::new(shard.shards());
+    let partitions = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
+    let mut outcomes = Parts::with_capacity(partitions);
+    let mut by_owner = ByOwner::new(shard.shards(), partitions);
     // As Kafka: transactional records without a transactional id fail the request as a whole.
     let refused = request.transactional_id.is_none() && has_transactional_records(&request);
     for topic in request.topic_data.iter() {
@@ -94,8 +95,8 @@ pub fn start(
     let acks = request.acks;
     let mut produces = shard.produces().borrow_mut();
     let pending = produces.vacant_key();
-    let mut sends = Vec::new();
-    let mut asked = Vec::new();
+    let mut sends: Parts<_> = Parts::new();
+    let mut asked = Parts::new();
     for group in by_owner.groups() {
         let ask = shard.asks().open_for_produce(pending);
         asked.push(AskedGroup { ask, positions: group.positions });
@@ -133,7 +134,7 @@ pub fn group_answered(shard: &Rc<Shard>, pending: usize, ask: AskId, answer: Ans
     let answered = match answer {
         Answer::Produce(outcomes) => outcomes,
         // The owner is stopping: nothing is known to be durable.
-        _ => vec![ProduceOutcome::failed(ErrorCode::NotLeaderOrFollower); group.positions.len()],
+        _ => Parts::from_elem(ProduceOutcome::failed(ErrorCode::NotLeaderOrFollower), group.positions.len()),
     };
     assert_eq!(answered.len(), group.positions.len(), "an owner answered for another number of entries than asked");
     for (position, outcome) in group.positions.into_iter().zip(answered) {
@@ -148,10 +149,10 @@ pub fn group_answered(shard: &Rc<Shard>, pending: usize, ask: AskId, answer: Ans
 
 fn complete(shard: &Rc<Shard>, pending: usize) {
     let produce = shard.produces().borrow_mut().remove(pending);
-    let outcomes: Vec<ProduceOutcome> = produce.outcomes.into_iter().flatten().collect();
+    let mut outcomes = produce.outcomes.iter().flatten();
     if produce.acks == 0 {
         produce.connection.skip(produce.slot);
-        if let Some(failed) = outcomes.iter().find(|outcome| outcome.error.is_error()) {
+        if let Some(failed) = outcomes.find(|outcome| outcome.error.is_error()) {
             // As Kafka: the client asked for no answer, so the only way to say that something is wrong is to hang up.
             let reason = ApiFailure::UnacknowledgedProduceFailed(failed.error);
             warn!(peer = %produce.connection.peer(), %reason, "connection closed");
@@ -159,7 +160,7 @@ fn complete(shard: &Rc<Shard>, pending: usize) {
         }
         return;
     }
-    match encode(&produce.context, &produce.body, &outcomes) {
+    match encode(shard, &produce.context, &produce.body, outcomes) {
         Ok(reply) => produce.connection.fill(produce.slot, reply),
         Err(reason) => {
             warn!(peer = %produce.connection.peer(), %reason, "connection closed");
@@ -169,10 +170,14 @@ fn complete(shard: &Rc<Shard>, pending: usize) {
     }
 }
 
-fn encode(context: &RequestContext, body: &Bytes, outcomes: &[ProduceOutcome]) -> Result<ClientReply, ApiFailure> {
+fn encode<'o>(
+    shard: &Shard,
+    context: &RequestContext,
+    body: &Bytes,
+    mut outcomes: impl Iterator<Item = &'o ProduceOutcome>,
+) -> Result<ClientReply, ApiFailure> {
     let request = ProduceRequest::decode_body(body, context.version)?;
-    let mut encoder = begin_reply(context);
-    let mut outcomes = outcomes.iter();
+    let mut encoder = begin_shared_reply(shard, context);
     // A topic that named no partition is not answered, as in Kafka.
     let topics = || request.topic_data.iter().filter(|topic| !topic.partition_data.is_empty());
     let mut writer = ProduceResponseWriter::begin(&mut encoder, topics().count());
@@ -184,7 +189,7 @@ fn encode(context: &RequestContext, body: &Bytes, outcomes: &[ProduceOutcome]) -
         }
     }
     writer.end(0, &[]);
-    Ok(encoder.finish().map_err(|error: EncodeError| ApiFailure::from(error))?.head.freeze().into())
+    Ok(end_shared_reply(shard, encoder)?.head.freeze().into())
 }
 
 fn write_partition(writer: &mut ProduceResponseWriter<'_>, index: i32, outcome: &ProduceOutcome) {

@@ -30,6 +30,7 @@ use tracing::warn;
 use super::call::PartitionKey;
 use super::{Partition, WaitingProduce};
 use crate::shard::Shard;
+use crate::shard::by_owner::Parts;
 use crate::shard::mail::{Answer, AskId};
 
 /// Bytes of work on one batch before others get their turn. 64 KiB of decompressing and walking are about 0.1 ms.
@@ -101,7 +102,7 @@ pub struct Ticket {
 struct Group {
     from: ShardId,
     ask: AskId,
-    outcomes: Vec<Option<ProduceOutcome>>,
+    outcomes: Parts<Option<ProduceOutcome>>,
     open: usize,
 }
 
@@ -117,7 +118,7 @@ pub struct Backlogged {
 }
 
 /// Appends a group of entries for shard `from` and answers when all are settled.
-pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, entries: Vec<ProduceEntry>) {
+pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, entries: Parts<ProduceEntry>) {
     assert!(!entries.is_empty(), "a produce group without entries would never be answered");
     let outcomes = entries.iter().map(|_| None).collect();
     let group = shard.groups().borrow_mut().0.insert(Group { from, ask, outcomes, open: entries.len() });
@@ -145,7 +146,8 @@ pub fn settle(shard: &Rc<Shard>, ticket: Ticket, outcome: ProduceOutcome) {
     }
     let group = groups.0.remove(ticket.group);
     drop(groups);
-    let outcomes = group.outcomes.into_iter().flatten().collect();
+    let mut outcomes = Parts::with_capacity(group.outcomes.len());
+    outcomes.extend(group.outcomes.into_iter().flatten());
     shard.deliver_answer(group.from, group.ask, Answer::Produce(outcomes));
 }
 

@@ -21,6 +21,7 @@ use super::call::PartitionKey;
 use super::payload::Payload;
 use super::watch::WatchEntry;
 use crate::shard::Shard;
+use crate::shard::by_owner::Parts;
 use crate::shard::mail::{Answer, AskId};
 use crate::shard::together::together;
 
@@ -60,7 +61,7 @@ pub struct PartitionData {
     /// Where the fetcher's log departs from this one.
     pub diverging: Option<(LeaderEpoch, Offset)>,
     /// Whole batches, in pieces that are sent as they lie.
-    pub records: Vec<Item<Payload>>,
+    pub records: Parts<Item<Payload>>,
     /// Bytes of `records`.
     pub bytes: usize,
     /// The most that another read would bring, of the disk or with more room; zero if there is nothing, or it is all here.
@@ -84,7 +85,7 @@ impl PartitionData {
             last_stable: -1,
             log_start: -1,
             diverging: None,
-            records: Vec::new(),
+            records: Parts::new(),
             bytes: 0,
             bytes_waiting: 0,
             room_refused: None,
@@ -107,9 +108,9 @@ impl PartitionData {
 }
 
 /// Reads a group for shard `from`, in order: what is in memory, within `bytes_max` for all of them together.
-pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Vec<PartitionRead>, bytes_max: usize) {
+pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Parts<PartitionRead>, bytes_max: usize) {
     let mut left = bytes_max;
-    let mut done = Vec::with_capacity(reads.len());
+    let mut done = Parts::with_capacity(reads.len());
     let mut found = false;
     for read in &reads {
         let bytes_max = read.bytes_max.min(left);
@@ -122,11 +123,11 @@ pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Vec<Part
 }
 
 /// Reads a group for shard `from` wherever the bytes are. Each read's limit is its share of the answer.
-pub fn serve_disk_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Vec<PartitionRead>) {
+pub fn serve_disk_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Parts<PartitionRead>) {
     let shard = Rc::clone(shard);
     shard.clone().spawn(async move {
         let done = together(DISK_READS_AT_ONCE, reads.iter().map(|read| read_waiting(&shard, read))).await;
-        shard.deliver_answer(from, ask, Answer::Read(done));
+        shard.deliver_answer(from, ask, Answer::Read(done.into()));
     });
 }
 
@@ -155,7 +156,7 @@ async fn read_waiting(shard: &Rc<Shard>, read: &PartitionRead) -> PartitionData 
             (is_sealed, Ok(Some(cold))) => {
                 data.is_behind = is_sealed;
                 data.bytes = cold.len();
-                data.records = vec![Item::Shared(Payload::Cold(cold))];
+                data.records.push(Item::Shared(Payload::Cold(cold)));
                 data
             }
             (_, Ok(None)) => refused(data, read),
@@ -201,7 +202,7 @@ impl Partition {
             last_stable: self.last_stable().0,
             log_start: self.log().log_start().0,
             diverging: None,
-            records: Vec::new(),
+            records: Parts::new(),
             bytes: 0,
             bytes_waiting: 0,
             room_refused: None,

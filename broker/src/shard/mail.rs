@@ -18,6 +18,7 @@ use crate::partition::call::{PartitionAnswer, PartitionCall, PartitionKey};
 use crate::partition::produce::{ProduceEntry, ProduceOutcome};
 use crate::partition::read::{PartitionData, PartitionRead};
 use crate::partition::watch::WatchEntry;
+use crate::shard::by_owner::Parts;
 
 /// Correlates an answer with its ask, on the shard that asked. The generation tells a slot's later tenant from its earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,20 +64,20 @@ pub enum Mail {
 /// What one shard can ask of another (or of itself, by the same path).
 pub enum Ask {
     /// Append batches; answered when all that must be durable is durable.
-    Produce(Vec<ProduceEntry>),
+    Produce(Parts<ProduceEntry>),
     /// Read from partitions what is in memory, now.
     Read {
         /// The partitions, in the request's order.
-        reads: Vec<PartitionRead>,
+        reads: Parts<PartitionRead>,
         /// The most bytes from all of them together.
         bytes_max: usize,
     },
     /// Read from partitions, from the disk where need be.
-    ReadDisk(Vec<PartitionRead>),
+    ReadDisk(Parts<PartitionRead>),
     /// Tell when any of these partitions has something to read.
-    Watch(Vec<WatchEntry>),
+    Watch(Parts<WatchEntry>),
     /// Small control-plane calls on partitions.
-    Call(Vec<(PartitionKey, PartitionCall)>),
+    Call(Parts<(PartitionKey, PartitionCall)>),
     /// A request to the controller (shard 0 only).
     Controller(Box<controller::Request>),
     /// Run a fetch whose session lives on that shard.
@@ -88,9 +89,9 @@ pub enum Ask {
 /// Answers, one kind for each [`Ask`].
 pub enum Answer {
     /// One outcome an entry, in the entries' order.
-    Produce(Vec<ProduceOutcome>),
+    Produce(Parts<ProduceOutcome>),
     /// One result a read, in order; to either way of reading.
-    Read(Vec<PartitionData>),
+    Read(Parts<PartitionData>),
     /// A watched partition moved, or its deadline passed.
     Watch,
     /// One answer a call, in order.

@@ -34,6 +34,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::BytesMut;
+use corelog_net::conn::ReceiveBuffer;
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::{AlignedBuf, MailPort, Reactor, ShardId};
 use corelog_storage::batch::DecompressScratch;
@@ -75,6 +77,7 @@ pub struct Shard {
     /// Partitions of this shard whose log could not be opened.
     offline: RefCell<FxHashSet<PartitionKey>>,
     dirty: RefCell<Vec<Rc<Partition>>>,
+    committers: commit::Committers,
     asks: Asks,
     produces: RefCell<Slab<PendingProduce>>,
     groups: RefCell<ProduceGroups>,
@@ -85,7 +88,9 @@ pub struct Shard {
     controlling: controlling::Queue,
     /// Decompressors at rest: one for each check that was ever under way at the same time.
     scratches: RefCell<Vec<DecompressScratch>>,
-    receive_buffer: RefCell<AlignedBuf>,
+    receive_buffer: RefCell<ReceiveBuffer>,
+    /// Where replies to the requests that never end are encoded, one behind the other.
+    reply_buffer: RefCell<BytesMut>,
     stopping: Cell<bool>,
     finished: Cell<bool>,
 }
@@ -126,6 +131,7 @@ impl Shard {
             partitions: RefCell::default(),
             offline: RefCell::default(),
             dirty: RefCell::default(),
+            committers: commit::Committers::default(),
             asks: Asks::default(),
             produces: RefCell::default(),
             groups: RefCell::default(),
@@ -133,7 +139,8 @@ impl Shard {
             producer_ids: RefCell::default(),
             controlling: controlling::Queue::default(),
             scratches: RefCell::default(),
-            receive_buffer: RefCell::new(parts.receive_buffer),
+            receive_buffer: RefCell::new(ReceiveBuffer::new(parts.receive_buffer)),
+            reply_buffer: RefCell::default(),
             stopping: Cell::new(false),
             finished: Cell::new(false),
         })
@@ -355,6 +362,10 @@ impl Shard {
         self.scratches.borrow_mut().push(scratch);
     }
 
+    pub(crate) fn reply_buffer(&self) -> &RefCell<BytesMut> {
+        &self.reply_buffer
+    }
+
     pub(crate) fn produces(&self) -> &RefCell<Slab<PendingProduce>> {
         &self.produces
     }
@@ -385,7 +396,7 @@ impl Shard {
     /// Makes small calls on partitions wherever they live. Answers come in the calls' order.
     pub async fn call(self: &Rc<Self>, calls: Vec<(PartitionKey, PartitionCall)>) -> Vec<PartitionAnswer> {
         let total = calls.len();
-        let mut by_owner = ByOwner::new(self.shards());
+        let mut by_owner = ByOwner::new(self.shards(), total);
         for (position, (key, call)) in calls.into_iter().enumerate() {
             by_owner.push(self.owner(key), position, (key, call));
         }

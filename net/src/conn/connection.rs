@@ -17,7 +17,7 @@ use bytes::Bytes;
 use corelog_reactor::{AlignedBuf, BufferPool, IoBufs, IoVecs, Notify, Reactor, Stream};
 use thiserror::Error;
 
-use super::frame::{FrameAssembler, FrameError};
+use super::frame::{FrameAssembler, FrameError, SmallFrames};
 use super::outbox::{Item, Outbox, Reply, ReplySlot, StableBytes};
 
 /// Most bytes gathered into one send. Larger replies leave in several.
@@ -223,6 +223,20 @@ pub enum ReceiveError {
     Io(#[from] io::Error),
 }
 
+/// What all connections of a core receive their small frames through, in turn.
+#[derive(Debug)]
+pub struct ReceiveBuffer {
+    bytes: AlignedBuf,
+    small: SmallFrames,
+}
+
+impl ReceiveBuffer {
+    /// Received into `bytes`.
+    pub fn new(bytes: AlignedBuf) -> ReceiveBuffer {
+        ReceiveBuffer { bytes, small: SmallFrames::default() }
+    }
+}
+
 /// The reading side of one connection.
 pub struct Receiver {
     assembler: FrameAssembler,
@@ -251,7 +265,7 @@ impl Receiver {
     pub async fn next_frame<S: StableBytes>(
         &mut self,
         connection: &Connection<S>,
-        shared: &RefCell<AlignedBuf>,
+        shared: &RefCell<ReceiveBuffer>,
         reactor: &Reactor,
     ) -> Result<Option<Bytes>, ReceiveError> {
         loop {
@@ -284,13 +298,15 @@ impl Receiver {
     fn receive<S: StableBytes>(
         &mut self,
         connection: &Connection<S>,
-        shared: &RefCell<AlignedBuf>,
+        shared: &RefCell<ReceiveBuffer>,
         pool: &BufferPool,
     ) -> Result<bool, ReceiveError> {
         let frames = &mut self.frames;
+        let mut shared = shared.borrow_mut();
+        let ReceiveBuffer { bytes: received, small } = &mut *shared;
         if !self.held.is_empty() {
             let mut bytes = &self.held[..];
-            let result = self.assembler.feed(&mut bytes, pool, |frame| frames.push_back(frame));
+            let result = self.assembler.feed(&mut bytes, small, pool, |frame| frames.push_back(frame));
             self.held = bytes.to_vec();
             result?;
             return Ok(true);
@@ -301,11 +317,10 @@ impl Receiver {
             frames.extend(self.assembler.received(count));
             return Ok(count > 0);
         }
-        let mut shared = shared.borrow_mut();
-        let count = connection.stream.try_recv(&mut shared)?;
+        let count = connection.stream.try_recv(received)?;
         self.visit_bytes += count;
-        let mut bytes = &shared[..count];
-        let result = self.assembler.feed(&mut bytes, pool, |frame| frames.push_back(frame));
+        let mut bytes = &received[..count];
+        let result = self.assembler.feed(&mut bytes, small, pool, |frame| frames.push_back(frame));
         self.held.extend_from_slice(bytes);
         result?;
         Ok(count > 0)

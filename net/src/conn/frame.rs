@@ -7,7 +7,7 @@
 //! straight from the socket: [`FrameAssembler::direct_room`]. That buffer grows with what *has* arrived, never with what
 //! the length claims: four bytes from a stranger reserve nothing.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use corelog_reactor::{AlignedBuf, BufferPool};
 use thiserror::Error;
 
@@ -18,6 +18,31 @@ use crate::wire::frame::SIZE_BYTES;
 const FIRST_BUFFER_BYTES: usize = 4096;
 /// How a frame's buffer grows: as soon as it is full, to this many times its size.
 const GROWTH: usize = 4;
+
+/// Frames up to this size that arrive whole share chunks of memory.
+const SMALL_FRAME_BYTES_MAX: usize = 4096;
+/// A chunk of them. One frame that is kept (a long poll's) keeps its chunk: it is small for that.
+const SMALL_FRAMES_CHUNK_BYTES: usize = 16 << 10;
+
+/// Memory for the small frames of all connections of a core.
+///
+/// A frame is copied behind the one before it. When a chunk is full, it is used again from its start if its frames are
+/// gone by then, as they are as a rule; only else is there a new one. So a small request allocates nothing.
+#[derive(Debug, Default)]
+pub struct SmallFrames(BytesMut);
+
+impl SmallFrames {
+    fn copy(&mut self, frame: &[u8]) -> Bytes {
+        if frame.len() > SMALL_FRAME_BYTES_MAX {
+            return Bytes::copy_from_slice(frame);
+        }
+        if self.0.capacity() < frame.len() {
+            self.0.reserve(SMALL_FRAMES_CHUNK_BYTES);
+        }
+        self.0.extend_from_slice(frame);
+        self.0.split().freeze()
+    }
+}
 
 /// Why a connection's bytes can't be cut into frames.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -81,6 +106,7 @@ impl FrameAssembler {
     pub fn feed(
         &mut self,
         bytes: &mut &[u8],
+        small: &mut SmallFrames,
         pool: &BufferPool,
         mut each: impl FnMut(Bytes),
     ) -> Result<(), FrameError> {
@@ -101,7 +127,7 @@ impl FrameAssembler {
             }
             let total = wire::frame::body_bytes(self.size, self.limit)?;
             if bytes.len() >= total {
-                each(Bytes::copy_from_slice(split_front(bytes, total)));
+                each(small.copy(split_front(bytes, total)));
             } else {
                 let first = FIRST_BUFFER_BYTES.max(bytes.len()).min(total);
                 self.arriving = Some(Arriving { buf: take_buffer(pool, first, total)?, filled: 0, total });
@@ -197,7 +223,9 @@ mod tests {
         let mut frames = Vec::new();
         for mut chunk in bytes.chunks(piece) {
             let chunk = &mut chunk;
-            assembler.feed(chunk, pool, |frame| frames.push(frame)).expect("well-formed frames");
+            assembler
+                .feed(chunk, &mut SmallFrames::default(), pool, |frame| frames.push(frame))
+                .expect("well-formed frames");
         }
         frames
     }
@@ -218,12 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn small_frames_use_their_chunk_again_when_they_are_gone_and_stay_as_they_are_when_not() {
+        let mut small = SmallFrames::default();
+        let first = small.copy(&[1; 100]);
+        let chunk = first.as_ptr() as usize;
+        drop(first);
+        let within = |frame: &Bytes| (chunk..chunk + SMALL_FRAMES_CHUNK_BYTES).contains(&(frame.as_ptr() as usize));
+        for round in 0..1000 {
+            let frame = small.copy(&[round as u8; 333]);
+            assert!(within(&frame), "round {round}");
+        }
+        let kept: Vec<Bytes> = (0..200).map(|round| small.copy(&[round; 333])).collect();
+        assert!(kept.iter().zip(0..).all(|(frame, round)| **frame == [round; 333]));
+    }
+
+    #[test]
     fn a_large_frame_is_received_straight_into_its_own_buffer() {
         let pool = BufferPool::new(1 << 22);
         let body: Vec<u8> = (0..100_000u32).map(|i| (i * 7) as u8).collect();
         let stream = framed(&body);
         let mut assembler = FrameAssembler::new(LIMIT);
-        assembler.feed(&mut &stream[..100], &pool, |_| panic!("not whole yet")).expect("a beginning");
+        assembler
+            .feed(&mut &stream[..100], &mut SmallFrames::default(), &pool, |_| panic!("not whole yet"))
+            .expect("a beginning");
         let mut at = 100;
         let frame = loop {
             let room = assembler.direct_room(&pool).expect("memory").expect("mid-frame");
@@ -243,9 +288,9 @@ mod tests {
         let pool = BufferPool::new(1 << 28);
         let mut assembler = FrameAssembler::new(100 << 20);
         assembler
-            .feed(&mut &(100u32 << 20).to_be_bytes()[..], &pool, |_| panic!("no frame"))
+            .feed(&mut &(100u32 << 20).to_be_bytes()[..], &mut SmallFrames::default(), &pool, |_| panic!("no frame"))
             .expect("within the limit");
-        assembler.feed(&mut &[1][..], &pool, |_| panic!("no frame")).expect("one byte");
+        assembler.feed(&mut &[1][..], &mut SmallFrames::default(), &pool, |_| panic!("no frame")).expect("one byte");
         assert!(pool.in_use() <= 4096, "{} bytes reserved", pool.in_use());
     }
 
@@ -257,13 +302,15 @@ mod tests {
         let mut assembler = FrameAssembler::new(LIMIT);
         let stream = framed(&body);
         let mut bytes = &stream[..5000];
-        let starved = assembler.feed(&mut bytes, &pool, |_| panic!("no frame"));
+        let starved = assembler.feed(&mut bytes, &mut SmallFrames::default(), &pool, |_| panic!("no frame"));
         assert_eq!(starved, Err(FrameError::NoMemory(9000)));
         let left = bytes.to_vec();
         drop(held);
         let mut frames = Vec::new();
         for mut part in [&left[..], &stream[5000..]] {
-            assembler.feed(&mut part, &pool, |frame| frames.push(frame)).expect("memory now");
+            assembler
+                .feed(&mut part, &mut SmallFrames::default(), &pool, |frame| frames.push(frame))
+                .expect("memory now");
         }
         assert_eq!(frames, [Bytes::from(body)]);
     }
@@ -272,7 +319,8 @@ mod tests {
     fn sizes_outside_the_limit_are_refused() {
         let pool = BufferPool::new(1 << 20);
         for bytes in [[0xff, 0xff, 0xff, 0xff], [0x7f, 0xff, 0xff, 0xff], *b"GET ", [0x16, 3, 1, 2]] {
-            let result = FrameAssembler::new(LIMIT).feed(&mut &bytes[..], &pool, |_| panic!("no frame"));
+            let result = FrameAssembler::new(LIMIT)
+                .feed(&mut &bytes[..], &mut SmallFrames::default(), &pool, |_| panic!("no frame"));
             assert!(matches!(result, Err(FrameError::NotKafka(_))), "{bytes:?}: {result:?}");
         }
     }

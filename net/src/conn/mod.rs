@@ -7,6 +7,6 @@ pub mod connection;
 pub mod frame;
 pub mod outbox;
 
-pub use connection::{Connection, ReceiveError, Receiver, Sent};
-pub use frame::{FrameAssembler, FrameError};
+pub use connection::{Connection, ReceiveBuffer, ReceiveError, Receiver, Sent};
+pub use frame::{FrameAssembler, FrameError, SmallFrames};
 pub use outbox::{Item, Outbox, Reply, ReplySlot, StableBytes};

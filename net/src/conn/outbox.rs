@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 /// Bytes that don't move when their owner does, and don't change while it lives: fit to be lent to the kernel.
 ///
@@ -47,12 +48,12 @@ pub struct Reply<S> {
     /// The first piece; for most replies the only one.
     pub head: Bytes,
     /// What follows the head (record payloads and the encoded bytes between them); empty for most replies.
-    pub rest: Vec<Item<S>>,
+    pub rest: SmallVec<[Item<S>; 2]>,
 }
 
 impl<S> From<Bytes> for Reply<S> {
     fn from(head: Bytes) -> Self {
-        Reply { head, rest: Vec::new() }
+        Reply { head, rest: SmallVec::new() }
     }
 }
 

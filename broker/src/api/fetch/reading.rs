@@ -23,7 +23,7 @@ use crate::partition::read::{PartitionData, PartitionRead};
 use crate::partition::watch::WatchEntry;
 use crate::shard::Shard;
 use crate::shard::ask::{AskFuture, any_answer};
-use crate::shard::by_owner::{ByOwner, OwnedParts};
+use crate::shard::by_owner::{ByOwner, OwnedParts, Parts};
 use crate::shard::mail::{Answer, Ask};
 
 /// What a fetch request says of the whole answer.
@@ -78,7 +78,7 @@ impl Room {
 }
 
 /// Reads, and waits for more while there is too little and time left.
-pub(super) async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limits) -> Vec<PartitionData> {
+pub(super) async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limits) -> Parts<PartitionData> {
     let deadline = shard.reactor().now() + limits.wait_max;
     loop {
         let mut results = read_memory(shard, targets, limits.bytes_max).await;
@@ -103,9 +103,9 @@ pub(super) async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], lim
 }
 
 /// Asks every target's owner for what it has in memory, all owners at once.
-async fn read_memory(shard: &Rc<Shard>, targets: &[Target], bytes_max: usize) -> Vec<PartitionData> {
-    let mut results: Vec<PartitionData> = Vec::with_capacity(targets.len());
-    let mut by_owner = ByOwner::new(shard.shards());
+async fn read_memory(shard: &Rc<Shard>, targets: &[Target], bytes_max: usize) -> Parts<PartitionData> {
+    let mut results: Parts<PartitionData> = Parts::with_capacity(targets.len());
+    let mut by_owner = ByOwner::new(shard.shards(), targets.len());
     for (position, target) in targets.iter().enumerate() {
         results.push(match target {
             Target::Unread(code) => PartitionData::unread(*code),
@@ -128,7 +128,7 @@ async fn read_disk(shard: &Rc<Shard>, results: &mut [PartitionData], targets: &[
     // that brings something. (At the end of a sealed segment there may be much less than the estimate.)
     let mut before = None;
     loop {
-        let mut by_owner = ByOwner::new(shard.shards());
+        let mut by_owner = ByOwner::new(shard.shards(), 1);
         share_out(results, targets, bytes_max, |position, read, data| {
             data.bytes_waiting = 0;
             by_owner.push(shard.owner(read.key), position, read);
@@ -179,10 +179,10 @@ async fn ask(
     shard: &Rc<Shard>,
     by_owner: ByOwner<PartitionRead>,
     results: &mut [PartitionData],
-    ask: impl Fn(Vec<PartitionRead>) -> Ask,
+    ask: impl Fn(Parts<PartitionRead>) -> Ask,
 ) {
     let send = |group: OwnedParts<_>| (group.positions, AskFuture::send(shard, group.owner, ask(group.parts)));
-    let asked: Vec<_> = by_owner.groups().map(send).collect();
+    let asked: Parts<_> = by_owner.groups().map(send).collect();
     for (positions, answer) in asked {
         if let Answer::Read(read) = answer.await {
             for (position, data) in positions.into_iter().zip(read) {
@@ -210,7 +210,7 @@ fn trim(results: &mut [PartitionData], targets: &[Target], bytes_max: usize) {
 
 /// Watches every readable target on its owner.
 fn watch(shard: &Rc<Shard>, targets: &[Target], results: &[PartitionData], read_committed: bool) -> Vec<AskFuture> {
-    let mut by_owner = ByOwner::new(shard.shards());
+    let mut by_owner = ByOwner::new(shard.shards(), targets.len());
     for (position, (target, data)) in targets.iter().zip(results).enumerate() {
         if let Target::Read(read) = target {
             let seen = Offset(if read_committed { data.last_stable } else { data.high_watermark });

@@ -15,13 +15,14 @@ use super::{
 };
 use crate::partition::Partition;
 use crate::shard::Shard;
+use crate::shard::by_owner::Parts;
 use crate::shard::together::together;
 
 /// Calls of one request that wait for the disk at once.
 const CALLS_AT_ONCE: usize = 16;
 
 /// Executes calls on partitions of this shard; answers come in the calls' order.
-pub async fn execute_all(shard: &Rc<Shard>, calls: Vec<(PartitionKey, PartitionCall)>) -> Vec<PartitionAnswer> {
+pub async fn execute_all(shard: &Rc<Shard>, calls: Parts<(PartitionKey, PartitionCall)>) -> Vec<PartitionAnswer> {
     let work = calls.into_iter().map(|(key, call)| async move {
         match shard.partition(key) {
             Some(partition) => partition.execute(call).await,
