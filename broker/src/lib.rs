@@ -3,6 +3,7 @@
 //! Read `shard/mod.rs` first: it is the loop, and everything hangs from it.
 
 pub mod api;
+pub mod check;
 pub mod config;
 pub mod controller;
 pub mod counters;

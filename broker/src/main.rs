@@ -4,7 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use corelog_broker::config::cli::{Action, Cli};
+use corelog_broker::check::Report;
+use corelog_broker::config::cli::{Action, Cli, ServeArgs};
 use corelog_broker::config::{Host, load};
 use corelog_broker::start;
 use tracing::{error, warn};
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
             eprintln!("corelog: {text}");
             ExitCode::from(EXIT_CONFIG)
         }
+        Action::Check { args, json } => check_machine(&args, json),
         Action::Serve(args) => {
             log_to_stderr();
             let loaded = match load::load(&args, std::env::vars(), this_host()) {
@@ -45,6 +47,25 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Prints what the machine has against a broker.
+fn check_machine(args: &ServeArgs, json: bool) -> ExitCode {
+    let loaded = match load::load(args, std::env::vars(), this_host()) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            eprintln!("corelog: {problems}");
+            return ExitCode::from(EXIT_CONFIG);
+        }
+    };
+    for warning in &loaded.warnings {
+        eprintln!("corelog: {warning}");
+    }
+    let report = Report::new(&loaded.config);
+    let text = if json { report.json() } else { report.text() };
+    // A closed pipe (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::from(report.exit_code())
 }
 
 /// What the configuration's defaults depend on.

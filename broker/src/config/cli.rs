@@ -40,6 +40,8 @@ Examples:
       Start from a Kafka broker's file, and keep records for a day.
   CORELOG_NUM_PARTITIONS=12 corelog --shards 4
       Any property can come from the environment; four cores serve.
+  corelog check
+      Is this machine set up for a broker? Says what is off, and the fix.
   corelog config list retention
       Every property with `retention` in its name.
   corelog config describe flush.messages
@@ -52,12 +54,47 @@ Then, with any Kafka client:
   kafka-console-producer.sh --bootstrap-server 127.0.0.1:9092 --topic hello
 ";
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  corelog check
+      Look at kernel, disk and settings, for a broker as `corelog` would start it.
+  corelog check --data-dir /var/lib/corelog --shards 8
+      For this data folder and eight cores: all options of `corelog serve` are understood.
+  corelog check --json | jq '.checks[] | select(.status != \"ok\")'
+      For a script.
+
+Each check says one of:
+  ok       as a broker would have it
+  costs    works, and costs speed or room; what changes it stands below
+  UNSAFE   works, and an acknowledged record may not be on stable storage
+  FATAL    the broker would not start
+  unknown  this host doesn't say
+
+Exit code:
+  0        all is well, or costs something
+  60       something is unsafe
+  74, 80+  the broker would not start: its own code, for the disk or for io_uring
+  2        the configuration is wrong
+
+Nothing is changed. A scratch file is written into the data folder, if there is one, and removed.
+";
+
 /// What `corelog` can do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Run the broker.
     #[command(after_long_help = EXAMPLES)]
     Serve(ServeArgs),
+    /// Look whether this machine is set up for a broker, and what would make it better.
+    #[command(after_long_help = CHECK_EXAMPLES)]
+    Check {
+        /// How it would serve.
+        #[command(flatten)]
+        serve: ServeArgs,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what can be configured.
     Config {
         /// Which part of it.
@@ -114,6 +151,7 @@ impl Cli {
         match self.command {
             None => Action::Serve(self.serve),
             Some(Command::Serve(args)) => Action::Serve(args),
+            Some(Command::Check { serve, json }) => Action::Check { args: serve, json },
             Some(Command::Config { what }) => match what {
                 ConfigCommand::List { part, topic, all } => {
                     let rows = if topic { table::topic() } else { table::broker() };
@@ -133,6 +171,13 @@ impl Cli {
 pub enum Action {
     /// Run the broker.
     Serve(ServeArgs),
+    /// Look at the machine.
+    Check {
+        /// How it would serve.
+        args: ServeArgs,
+        /// Print JSON.
+        json: bool,
+    },
     /// Print this and be done.
     Print(String),
     /// Print this to the error output, and fail.

@@ -18,6 +18,8 @@ const SWEEP: Duration = Duration::from_secs(10);
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// How often it looks.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
+/// A turn longer than this is counted as a stall.
+const STALL: Duration = Duration::from_millis(10);
 /// Logs closed at once.
 const CLOSES_AT_ONCE: usize = 16;
 
@@ -48,6 +50,7 @@ pub fn report(shard: &Shard) {
         turn_p50_us = stalls.percentile(50.0).as_micros() as u64,
         turn_p99_us = stalls.percentile(99.0).as_micros() as u64,
         turn_max_us = stalls.longest().as_micros() as u64,
+        turns_over_10_ms = stalls.longer_than(STALL),
         ?reactor,
         ?storage,
         "status:{line}"

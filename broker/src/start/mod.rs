@@ -34,6 +34,7 @@ use tracing::{info, warn};
 
 pub use self::error::StartError;
 use self::node::{Broken, NodeOptions, ShardSeed};
+use crate::check;
 use crate::config::BrokerConfig;
 use crate::server::Server;
 
@@ -57,6 +58,7 @@ pub fn run(config: BrokerConfig) -> Result<(), StartError> {
     raise_open_files();
     let kernel = ring::probe()?;
     let data = prepare_data(&config)?;
+    check::warn_of_host(&config);
     let disk = probe::probe(data.path())?;
     if let Some(reason) = &disk.direct_refused {
         warn!(folder = %data.path().display(), reason, "no direct I/O here: writes go through the page cache and cost more");
@@ -97,14 +99,10 @@ fn block_signals() -> SigSet {
 
 /// A broker needs a file handle for each connection and open segment: take all that the hard limit allows.
 fn raise_open_files() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard));
-    match raised {
-        Ok(hard) if hard < 16_384 => {
-            warn!(limit = hard, "few open files allowed: raise ulimit -n for many connections")
-        }
-        Ok(_) => {}
-        Err(error) => warn!(%error, "cannot raise the open-file limit"),
+    let raised =
+        getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        warn!(%error, "cannot raise the open-file limit");
     }
 }
 
@@ -124,9 +122,6 @@ fn start_shards(
     reports: &Sender<Report>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let cores = &server.config.cores;
-    if server.shards > cores.len() {
-        info!(shards = server.shards, cores = cores.len(), "more shards than cores: they share, unpinned");
-    }
     let mut threads = Vec::new();
     for (number, seed) in seeds.into_iter().enumerate() {
         let core = (server.shards <= cores.len()).then(|| CoreId(cores[number]));
