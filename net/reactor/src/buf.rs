@@ -53,6 +53,10 @@ pub unsafe trait IoBufs: 'static {
     fn expose(&self, into: &mut IoVecs);
 }
 
+/// Pieces that an emptied list keeps its room for: 4 KiB. Each op slot has a list, and there are as many slots as
+/// connections and more; with room for [`IOVECS_MAX`] each they would hold hundreds of megabytes that no budget knows of.
+const IOVECS_KEPT: usize = 256;
+
 /// The pieces of one vectored operation.
 #[derive(Default)]
 pub struct IoVecs {
@@ -96,6 +100,9 @@ impl IoVecs {
 
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
+        if self.pieces.capacity() > IOVECS_KEPT {
+            self.pieces.shrink_to(IOVECS_KEPT);
+        }
         self.bytes = 0;
     }
 
@@ -241,6 +248,17 @@ mod tests {
         let many: Vec<&'static [u8]> = vec![b"x"; IOVECS_MAX + 5];
         many.expose(&mut iov);
         assert_eq!((iov.len(), iov.bytes()), (IOVECS_MAX, IOVECS_MAX));
+    }
+
+    #[test]
+    fn an_emptied_list_keeps_little_room() {
+        let mut iov = IoVecs::default();
+        for pieces in [IOVECS_MAX, IOVECS_KEPT] {
+            let many: Vec<&'static [u8]> = vec![b"x"; pieces];
+            many.expose(&mut iov);
+            iov.clear();
+            assert_eq!((iov.len(), iov.bytes(), iov.pieces.capacity()), (0, 0, IOVECS_KEPT));
+        }
     }
 
     #[test]
