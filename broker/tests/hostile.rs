@@ -259,6 +259,64 @@ fn array_lengths_near_two_to_the_31_in_every_api_and_version_take_up_no_memory()
     assert!(refused.is_empty(), "requests that are not hostile were not answered: {refused:?}");
 }
 
+#[test]
+fn a_large_well_formed_request_that_names_everything_twice_does_not_hold_up_others() {
+    const NAMED: usize = 40_000;
+    let data = tempfile::tempdir().expect("a temporary folder");
+    // One shard, so that the bystander is on the same one.
+    let setup = BrokerSetup::new(data.path(), 1);
+    let mut broker = setup.start();
+    Admin::new(&setup.bootstrap(), PATIENCE).create_topic("t", 1, &[]).expect("a topic");
+    let name = |index: usize| format!("topic-with-a-long-common-beginning-{}", index % (NAMED / 2));
+    let array = |count: usize, each: &dyn Fn(Encoder, usize) -> Encoder| {
+        (0..count).fold(Encoder::default().i32(count as i32), each)
+    };
+    let resource = |out: Encoder, kind: i8, name: &str| out.i8(kind).string(name);
+    let requests: Vec<(&str, i16, i16, Encoder)> = vec![
+        // No partitions: so that their sum is no reason to refuse the whole.
+        (
+            "CreateTopics",
+            19,
+            2,
+            array(NAMED, &|out, i| out.string(&name(i)).i32(0).i16(1).i32(0).i32(0)).i32(1000).i8(0),
+        ),
+        ("CreatePartitions", 37, 1, array(NAMED, &|out, i| out.string(&name(i)).i32(9).i32(-1)).i32(1000).i8(0)),
+        ("DeleteTopics", 20, 3, array(NAMED, &|out, i| out.string(&name(i))).i32(1000)),
+        ("Metadata", 3, 4, array(NAMED, &|out, i| out.string(&name(i))).i8(0)),
+        ("AlterConfigs", 33, 1, array(NAMED, &|out, i| resource(out, 2, &name(i)).i32(0)).i8(0)),
+        ("IncrementalAlterConfigs", 44, 0, array(NAMED, &|out, i| resource(out, 2, &name(i)).i32(0)).i8(0)),
+        // The broker's own properties, again and again; then a topic's.
+        ("DescribeConfigs of a broker", 32, 1, array(400, &|out, _| resource(out, 4, "1").i32(-1)).i8(1)),
+        ("DescribeConfigs of a topic", 32, 1, array(2000, &|out, _| resource(out, 2, "t").i32(-1)).i8(1)),
+        ("ListOffsets", 2, 1, array(NAMED, &|out, i| out.string("t").i32(1).i32((i % (NAMED / 2)) as i32).i64(-1))),
+    ];
+    let (bystander, latencies) = bystander(setup.address());
+    for (what, key, version, body) in requests {
+        let body = if key == 2 { Encoder::default().i32(-1).raw(&body.bytes) } else { body };
+        let before = latencies.lock().expect("the bystander's notes").len();
+        let began = Instant::now();
+        let mut connection = RawConnection::connect(setup.address()).expect("a connection");
+        let answer = connection.call(key, version, body).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let took = began.elapsed();
+        let worst =
+            latencies.lock().expect("the bystander's notes")[before..].iter().max().copied().unwrap_or_default();
+        println!("{what}: {} bytes of answer in {took:?}; the bystander's longest wait was {worst:?}", answer.len());
+        // Work that grows with the square of the names takes minutes, all of them in one turn.
+        assert!(took < PATIENCE && worst < Duration::from_secs(3), "{what}: {took:?}, the bystander waited {worst:?}");
+    }
+    // More than an answer may carry: refused before it has taken up that much memory.
+    let request = array(100_000, &|out, _| resource(out, 4, "1").i32(-1)).i8(1);
+    let mut connection = RawConnection::connect(setup.address()).expect("a connection");
+    let frame = frame(&support::raw::request(32, 1, 1, request));
+    let _ = connection.send(&frame);
+    assert!(connection.is_closed_within(Duration::from_secs(120)), "an answer of a gigabyte");
+    assert!(broker.resident_bytes() < 600 << 20, "{} MiB", broker.resident_bytes() >> 20);
+    drop(bystander);
+    let worst = latencies.lock().expect("the bystander's notes").iter().max().copied();
+    assert!(worst < Some(Duration::from_secs(3)), "the bystander waited {worst:?}");
+    assert!(broker.exited().is_none(), "the broker goes on");
+}
+
 /// A request may be answered (a number is not always a length) or not; the client does not wait for it, and hangs up.
 fn send_and_hang_up(target: &Target, bytes: &[u8]) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(target.setup.address())?;

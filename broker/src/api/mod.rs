@@ -135,6 +135,12 @@ pub enum ApiFailure {
     /// The broker is stopping: what was asked for has no answer any more.
     #[error("the broker is stopping")]
     Stopping,
+    /// The answer would be unreasonably long.
+    #[error("the reply would be longer than {bytes_max} bytes")]
+    ReplyTooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
     /// Our own answer would not fit the protocol.
     #[error("the reply could not be encoded: {0}")]
     Reply(#[from] EncodeError),

@@ -2,12 +2,13 @@
 //!
 //! Holds: Kafka's rules and the order in which they are checked. Never touches: what the properties mean (`config`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::AlterConfigError;
 use super::record::{ConfigResource, Record, ResourceKind};
 use super::request::{AlterConfigs, ConfigChange, ConfigOperation, IncrementalAlterConfigs};
 use super::state::Controller;
+use super::topics::times_named;
 use crate::config::ConfigMap;
 use crate::config::definition::{broker_definition, topic_definition};
 use crate::config::dynamic::check_dynamic;
@@ -85,9 +86,10 @@ impl Controller {
     ) -> (Altered, Vec<Record>) {
         let mut records = Vec::new();
         let mut results = Altered::new();
+        let times = times_named(resources.iter().copied());
         for (at, &resource) in resources.iter().enumerate() {
-            let times = resources.iter().filter(|other| **other == resource).count();
-            let outcome = if times > 1 { Err(AlterConfigError::DuplicateResource) } else { plan(at) };
+            let outcome =
+                if times.get(resource) != Some(&1) { Err(AlterConfigError::DuplicateResource) } else { plan(at) };
             let outcome = outcome.map(|changes| self.write_changes(resource, changes, &mut records));
             results.push((resource.clone(), outcome));
         }
@@ -207,14 +209,19 @@ fn changed_value(
     // What a list without a value of its own is added to or taken from is its default.
     let current = current.map(String::as_str).or(list.default).unwrap_or_default();
     let mut items: Vec<&str> = current.split(',').filter(|item| !item.is_empty()).collect();
-    for item in value.split(',') {
-        if change.operation == ConfigOperation::Subtract {
-            if let Some(at) = items.iter().position(|i| *i == item) {
-                items.remove(at);
+    if change.operation == ConfigOperation::Subtract {
+        // Each takes away one of its like.
+        let mut unwanted = times_named(value.split(','));
+        items.retain(|item| match unwanted.get_mut(item) {
+            None | Some(0) => true,
+            Some(times) => {
+                *times -= 1;
+                false
             }
-        } else if !items.contains(&item) {
-            items.push(item);
-        }
+        });
+    } else {
+        let mut known: BTreeSet<&str> = items.iter().copied().collect();
+        items.extend(value.split(',').filter(|item| known.insert(item)));
     }
     Ok(Some(items.join(",")))
 }

@@ -69,9 +69,9 @@ impl Controller {
         let mut records = Vec::new();
         let mut results = Vec::new();
         let mut duplicates = BTreeSet::new();
+        let times = times_named(request.topics.iter().map(|topic| topic.name.as_str()));
         for topic in &request.topics {
-            let times = request.topics.iter().filter(|other| other.name == topic.name).count();
-            let outcome = if times > 1 {
+            let outcome = if times.get(topic.name.as_str()) != Some(&1) {
                 // One answer for all of them.
                 if !duplicates.insert(topic.name.as_str()) {
                     continue;
@@ -184,19 +184,19 @@ impl Controller {
         let mut refuse = |name: Option<&str>, id, error| {
             results.push(DeletedTopic { name: name.map(str::to_owned), id, outcome: Err(error) });
         };
-        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut ids: BTreeMap<TopicId, usize> = BTreeMap::new();
+        let mut names: Vec<&str> = Vec::new();
+        let mut ids: Vec<TopicId> = Vec::new();
         for selector in &request.topics {
             match (&selector.name, selector.id) {
                 (None, TopicId::ZERO) => refuse(None, TopicId::ZERO, DeleteTopicError::NotNamed),
-                (None, id) => *ids.entry(id).or_default() += 1,
-                (Some(name), TopicId::ZERO) => *names.entry(name).or_default() += 1,
+                (None, id) => ids.push(id),
+                (Some(name), TopicId::ZERO) => names.push(name),
                 (Some(name), id) => refuse(Some(name), id, DeleteTopicError::NamedTwice),
             }
         }
         let mut doomed: BTreeMap<TopicId, String> = BTreeMap::new();
         let mut supplied: BTreeSet<TopicId> = BTreeSet::new();
-        for (id, times) in ids {
+        for (id, times) in times_named(ids.into_iter()) {
             supplied.insert(id);
             match self.image.topic(id) {
                 _ if times > 1 => refuse(None, id, DeleteTopicError::DuplicateId),
@@ -206,7 +206,7 @@ impl Controller {
                 None => refuse(None, id, DeleteTopicError::UnknownId),
             }
         }
-        for (name, times) in names {
+        for (name, times) in times_named(names.into_iter()) {
             if times > 1 {
                 refuse(Some(name), TopicId::ZERO, DeleteTopicError::DuplicateName);
                 continue;
@@ -240,9 +240,9 @@ impl Controller {
         let mut records = Vec::new();
         let mut results = Vec::new();
         let mut duplicates = BTreeSet::new();
+        let times = times_named(request.topics.iter().map(|topic| topic.name.as_str()));
         for topic in &request.topics {
-            let times = request.topics.iter().filter(|other| other.name == topic.name).count();
-            let outcome = if times > 1 {
+            let outcome = if times.get(topic.name.as_str()) != Some(&1) {
                 if !duplicates.insert(topic.name.as_str()) {
                     continue;
                 }
@@ -299,6 +299,15 @@ impl Controller {
         };
         Ok(partition_records(topic.id, partitions, &replicas).collect())
     }
+}
+
+/// How often each thing is named. Ordered, not hashed: a client must not be able to choose names that collide.
+pub(super) fn times_named<T: Ord>(named: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut times = BTreeMap::new();
+    for name in named {
+        *times.entry(name).or_default() += 1;
+    }
+    times
 }
 
 fn new_configs(topic: &NewTopic) -> Result<ConfigMap, CreateTopicError> {

@@ -6,13 +6,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
+/// Futures that complete in one go before others of the shard get their turn: however many a request asks for.
+const COMPLETED_MAX: usize = 256;
+
 /// Runs the futures of `work`, at most `at_once` at a time, and returns their results in order.
 pub async fn together<F: Future>(at_once: usize, work: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut waiting = work.into_iter().enumerate();
     let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::new();
     let mut results: Vec<Option<F::Output>> = Vec::new();
     std::future::poll_fn(move |context| {
+        let begun = results.len();
         loop {
+            if results.len() - begun > COMPLETED_MAX + at_once {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             while running.len() < at_once.max(1) {
                 let Some((index, future)) = waiting.next() else { break };
                 results.push(None);
@@ -71,5 +79,21 @@ mod tests {
         };
         assert_eq!(results, (0..20).collect::<Vec<i32>>());
         assert_eq!((most.get(), running.get()), (4, 0));
+    }
+
+    #[test]
+    fn work_that_is_done_at_once_still_lets_others_have_their_turn() {
+        let count = 10 * COMPLETED_MAX;
+        let mut all = Box::pin(together(16, (0..count).map(std::future::ready)));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut polls = 0;
+        let results = loop {
+            polls += 1;
+            if let Poll::Ready(results) = all.as_mut().poll(&mut context) {
+                break results;
+            }
+        };
+        assert_eq!(results, (0..count).collect::<Vec<usize>>());
+        assert!((9..=11).contains(&polls), "{polls} polls");
     }
 }

@@ -101,6 +101,8 @@ pub(crate) struct Inner {
     stalls: RefCell<Stalls>,
     /// The last turn did not sleep: it ends, for the stalls, where the next one begins.
     turn_open: Cell<bool>,
+    /// Tasks that go on in the next turn.
+    yielded: RefCell<Vec<Waker>>,
     worked: Cell<bool>,
     counters: Cell<Counters>,
     simulated: bool,
@@ -138,6 +140,7 @@ impl Reactor {
             unix_ms: Cell::new(unix_ms),
             stalls: RefCell::new(Stalls::new()),
             turn_open: Cell::new(false),
+            yielded: RefCell::default(),
             worked: Cell::new(false),
             counters: Cell::default(),
             simulated,
@@ -192,14 +195,16 @@ impl Reactor {
         Sleep::new(self.clone(), deadline)
     }
 
-    /// Lets the tasks behind this one run first.
+    /// Goes on in the next turn, behind all that can run by then: also what waits for a completion or for mail. (Behind
+    /// this turn's other tasks alone, long work in many slices would be one long turn.)
     pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        let inner = Rc::clone(&self.0);
         let mut yielded = false;
         std::future::poll_fn(move |cx| {
             if std::mem::replace(&mut yielded, true) {
                 return Poll::Ready(());
             }
-            cx.waker().wake_by_ref();
+            inner.yielded.borrow_mut().push(cx.waker().clone());
             Poll::Pending
         })
     }
@@ -249,6 +254,9 @@ impl Reactor {
         // Kept for its room.
         inner.completions.replace(completions);
         self.fire_timers();
+        let mut yielded = inner.yielded.take();
+        yielded.drain(..).for_each(Waker::wake);
+        inner.yielded.replace(yielded);
     }
 
     fn fire_timers(&self) {
@@ -284,7 +292,8 @@ impl Reactor {
         let mut driver = inner.driver.borrow_mut();
         let turn_end = driver.now();
 
-        if inner.executor.has_runnable() || mail.has_mail() || deadline <= turn_end {
+        let has_runnable = inner.executor.has_runnable() || !inner.yielded.borrow().is_empty();
+        if has_runnable || mail.has_mail() || deadline <= turn_end {
             inner.turn_open.set(true);
             return driver.park(Wait::Poll, true);
         }
@@ -335,6 +344,7 @@ impl Reactor {
     /// whose tasks hold handles to it is freed only after this.
     pub fn shutdown(&self) {
         self.0.executor.clear();
+        self.0.yielded.take();
         self.0.driver.borrow_mut().flush();
         drain(&self.0);
     }
