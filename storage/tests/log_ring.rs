@@ -55,6 +55,27 @@ fn what_was_committed_is_there_after_a_clean_stop_and_nothing_is_scanned() {
 }
 
 #[test]
+fn the_segment_being_written_is_at_hand_and_a_sealed_one_is_not() {
+    let folder = folder();
+    let reactor = ring();
+    reactor.block_on(async {
+        let (_data, env) = storage(&reactor, folder.path(), StorageOptions::default()).await;
+        let log = Log::create(&env, name(), small_segments()).await.unwrap();
+        lead(&log).await;
+        for n in 0..300 {
+            append(&log, &batch(3, 500 + n * 7, n as u64)).unwrap();
+            commit_all(&log).await;
+            assert!(reactor.counters().files_at_hand >= 1, "the segment of batch {n}");
+        }
+        assert!(log.status().segments > 2, "{:?}", log.status());
+        log.close().await.unwrap();
+        let left = reactor.counters().files_at_hand;
+        assert!(left <= 1, "{left}: sealed segments should have given their places back");
+    });
+    reactor.shutdown();
+}
+
+#[test]
 fn what_was_committed_is_there_after_a_kill() {
     let folder = folder();
     let reactor = ring();

@@ -2,6 +2,7 @@
 //!
 //! Holds: the file handle and the path operations. Never touches: what is in the files; alignment (the caller's task).
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,6 +21,7 @@ pub struct File {
     reactor: Reactor,
     handle: Handle,
     closes_on_drop: bool,
+    at_hand: Cell<bool>,
 }
 
 impl std::fmt::Debug for File {
@@ -85,10 +87,14 @@ impl File {
     }
 
     /// Gives the file one of the ring's bounded places for files that are used again and again, until it is closed: its
-    /// reads, writes and syncs then cost a little less CPU. One system call; not for short-lived files. False: all
-    /// places are taken, or there are none (also in the simulation), and nothing changes.
+    /// reads, writes and syncs then cost a little less CPU. One system call the first time, nothing when repeated; not for
+    /// short-lived files. False: all places are taken, or there are none (also in the simulation), and nothing changes.
     pub fn keep_at_hand(&self) -> bool {
-        self.reactor.0.driver.borrow_mut().keep_at_hand(self.handle)
+        if !self.at_hand.get() && self.reactor.0.driver.borrow_mut().keep_at_hand(self.handle) {
+            self.at_hand.set(true);
+            self.reactor.0.tally(|c| c.files_at_hand += 1);
+        }
+        self.at_hand.get()
     }
 
     /// The descriptor (in the simulation: its number there).
@@ -118,6 +124,9 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        if self.at_hand.get() {
+            self.reactor.0.tally(|c| c.files_at_hand -= 1);
+        }
         if self.closes_on_drop {
             self.reactor.close(self.handle);
         }
@@ -147,7 +156,7 @@ impl Reactor {
         });
         let (result, _) = open.yielding_handle().await;
         count(result)?;
-        Ok(File { reactor: self.clone(), handle: Handle(result), closes_on_drop: true })
+        Ok(File { reactor: self.clone(), handle: Handle(result), closes_on_drop: true, at_hand: Cell::new(false) })
     }
 
     /// Renames, replacing a file of the new name. Durable after [`Reactor::sync_dir`] of the folders.

@@ -75,6 +75,8 @@ pub struct Counters {
     pub ops_parked: usize,
     /// Completions reaped.
     pub completions: u64,
+    /// Files that have one of the ring's places, see [`crate::File::keep_at_hand`].
+    pub files_at_hand: usize,
     /// Timers set.
     pub timers: usize,
     /// Times the thread meant to sleep.
@@ -111,7 +113,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn tally(&self, change: impl FnOnce(&mut Counters)) {
+    pub(crate) fn tally(&self, change: impl FnOnce(&mut Counters)) {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);

@@ -252,6 +252,8 @@ impl Log {
         loop {
             let file = self.0.state.borrow().segment(base).and_then(|s| s.file.clone());
             if let Some(file) = file {
+                // Not before the first commit: most partitions of a large broker lie idle, and places are few.
+                file.keep_at_hand();
                 return Ok(file);
             }
             match self.make_file(base).await {
@@ -303,8 +305,6 @@ impl Log {
             }
         };
         reactor.sync_dir(&inner.folder).await?;
-        // Every commit until the next roll uses it. Where there is no place it goes without.
-        file.keep_at_hand();
         let room = file.len()?;
         let mut state = inner.state.borrow_mut();
         if let Some(segment) = state.segment_mut(base) {

@@ -65,10 +65,11 @@ impl FileTable {
         };
         let put = submitter.register_files_update(place, &[fd]);
         if !matches!(put, Ok(1)) {
-            self.free.push(place);
+            // Nobody asks again: a caller may try at every operation.
+            (self.places, self.free) = (0, Vec::new());
             if !std::mem::replace(&mut self.said, true) {
                 let error = put.err().unwrap_or_else(|| io::ErrorKind::Other.into());
-                tracing::info!(%error, "a file was refused a place in the ring's table: it goes without");
+                tracing::info!(%error, "a file was refused a place in the ring's table: it and all others go without");
             }
             return false;
         }
@@ -111,6 +112,8 @@ impl FileTable {
     /// The kernel has let go of a place: the next file may have it.
     pub fn emptied(&mut self, place: u32) {
         debug_assert!(place < self.fresh, "place {place} of {}", self.fresh);
-        self.free.push(place);
+        if self.places > 0 {
+            self.free.push(place);
+        }
     }
 }
