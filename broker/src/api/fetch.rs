@@ -6,9 +6,14 @@
 //! ```text
 //!   frame ──> session's home shard? ──> begin ──> read_until_enough ──> finish ──> encode
 //! ```
+//!
+//! A client that hangs up ends the wait: what there is then is its answer, which reaches a client that closed only its
+//! sending side, and nobody else.
 
 mod reading;
 
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +38,17 @@ use crate::partition::call::PartitionKey;
 use crate::partition::payload::Payload;
 use crate::partition::read::{PartitionData, PartitionRead};
 use crate::shard::Shard;
-use crate::shard::ask::AskFuture;
+use crate::shard::ask::{AskFuture, Woken, any_answer};
 use crate::shard::by_owner::Parts;
-use crate::shard::connection::ClientReply;
+use crate::shard::connection::{ClientConnection, ClientReply};
 use crate::shard::mail::{Answer, Ask};
 
 /// Topics are named by id from this version on, KIP-516.
 const TOPIC_IDS_FROM: i16 = 13;
 /// Sessions exist from this version on, KIP-227.
 const SESSIONS_FROM: i16 = 7;
-/// The longest a fetch waits, whatever it asks for: a client that is gone is noticed no sooner than its answer is sent.
+/// The longest a fetch waits, whatever it asks for. A client that closes its connection ends its wait at once; one whose
+/// machine is gone without a word is noticed when its answer is sent.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A fetch on its way to the shard where its session lives.
@@ -61,24 +67,36 @@ pub type FetchDone = Result<ClientReply, ApiFailure>;
 ///
 /// # Errors
 /// [`ApiFailure`]: the connection is to be closed.
-pub async fn handle(shard: &Rc<Shard>, context: RequestContext, body: Bytes) -> FetchDone {
+pub async fn handle(
+    shard: &Rc<Shard>,
+    connection: &ClientConnection,
+    context: RequestContext,
+    body: Bytes,
+) -> FetchDone {
     let session_id = FetchRequest::decode_body(&body, context.version)?.session_id;
     let ask = FetchAsk { context, body };
     let home = if session_id == SESSION_ID_NONE { shard.id() } else { session_home(session_id, shard.shards()) };
     if home == shard.id() {
-        return run(shard, ask).await;
+        return run(shard, ask, pin!(connection.hung_up())).await;
     }
-    match AskFuture::send(shard, home, Ask::Fetch(Box::new(ask))).await {
+    let mut asked = [AskFuture::send(shard, home, Ask::Fetch(Box::new(ask)))];
+    if let Woken::HungUp = any_answer(&mut asked, None, pin!(connection.hung_up())).await {
+        // The answer comes all the same, and soon: its session lives on.
+        asked[0].call_off();
+    }
+    let [asked] = asked;
+    match asked.await {
         Answer::Fetch(done) => *done,
+        Answer::Busy => Err(ApiFailure::Busy),
         _ => Err(ApiFailure::Stopping),
     }
 }
 
-/// Runs a fetch on the shard where its session lives.
+/// Runs a fetch on the shard where its session lives. It waits for news no longer than until `hung_up` completes.
 ///
 /// # Errors
 /// [`ApiFailure`]: the connection is to be closed.
-pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
+pub async fn run(shard: &Rc<Shard>, ask: FetchAsk, hung_up: Pin<&mut impl Future<Output = ()>>) -> FetchDone {
     let FetchAsk { context, body } = ask;
     let request = FetchRequest::decode_body(&body, context.version)?;
     let from_follower = request.replica_id >= 0 || request.replica_state.replica_id >= 0;
@@ -105,7 +123,7 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk) -> FetchDone {
     };
     let targets: Parts<Target> =
         fetch.partitions.iter().map(|partition| target(partition, &image, &context, &limits)).collect();
-    let results = read_until_enough(shard, &targets, &limits).await;
+    let results = read_until_enough(shard, &targets, &limits, hung_up).await;
     finish(shard, &context, &image, fetch, results, &limits)
 }
 

@@ -35,7 +35,7 @@ use corelog_net::wire::{
 use thiserror::Error;
 
 use crate::shard::Shard;
-use crate::shard::connection::{Client, ClientReply};
+use crate::shard::connection::{Client, ClientConnection, ClientReply};
 
 /// Who asks. With no authentication yet, always Kafka's anonymous user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +141,9 @@ pub enum ApiFailure {
         /// The limit.
         bytes_max: usize,
     },
+    /// A shard has no room for another task: the client comes again.
+    #[error("the broker is too busy")]
+    Busy,
     /// Our own answer would not fit the protocol.
     #[error("the reply could not be encoded: {0}")]
     Reply(#[from] EncodeError),
@@ -182,11 +185,16 @@ pub fn parse(client: &Client, frame: &Bytes) -> Result<Parsed, ApiFailure> {
     }
 }
 
-/// Handles a request other than produce, to its encoded reply.
+/// Handles a request of `connection` other than produce, to its encoded reply. A request that waits for something to
+/// happen stops waiting when the client has hung up; all others are short, and run to their end.
 ///
 /// # Errors
 /// [`ApiFailure`]: the connection is to be closed.
-pub async fn handle(shard: &Rc<Shard>, parsed: Parsed) -> Result<ClientReply, ApiFailure> {
+pub async fn handle(
+    shard: &Rc<Shard>,
+    connection: &ClientConnection,
+    parsed: Parsed,
+) -> Result<ClientReply, ApiFailure> {
     let (context, body) = match parsed {
         Parsed::Other(context, body) => (context, body),
         Parsed::FutureApiVersions(context) => return api_versions::unsupported_version(&context),
@@ -194,7 +202,7 @@ pub async fn handle(shard: &Rc<Shard>, parsed: Parsed) -> Result<ClientReply, Ap
     };
     if context.api_key == ApiKey::Fetch {
         // The one reply with payload that is not encoded; and the one request that may run on another shard.
-        return fetch::handle(shard, context, body).await;
+        return fetch::handle(shard, connection, context, body).await;
     }
     // Boxed, so that an idle connection's task does not carry the largest handler's state around.
     let encoded = Box::pin(dispatch(shard, &context, &body)).await?;

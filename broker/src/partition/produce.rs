@@ -184,7 +184,11 @@ impl Partition {
         self.backlog.borrow_mut().push_back(Backlogged { entry, ticket });
         if first {
             let (partition, on) = (Rc::clone(self), Rc::clone(shard));
-            shard.spawn(async move { partition.work_off_backlog(&on).await });
+            if !shard.spawn(async move { partition.work_off_backlog(&on).await }) {
+                let refused = self.backlog.borrow_mut().pop_front();
+                assert!(refused.is_some(), "the backlog's only entry left before its task was started");
+                settle(shard, ticket, ProduceOutcome::failed(ErrorCode::KafkaStorageError));
+            }
         }
     }
 

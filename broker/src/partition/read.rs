@@ -23,6 +23,7 @@ use super::watch::WatchEntry;
 use crate::shard::Shard;
 use crate::shard::by_owner::Parts;
 use crate::shard::mail::{Answer, AskId};
+use crate::shard::serve::answer_later;
 use crate::shard::together::together;
 
 /// Partitions of one request that are read from the disk at once.
@@ -124,10 +125,9 @@ pub fn serve_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Parts<Pa
 
 /// Reads a group for shard `from` wherever the bytes are. Each read's limit is its share of the answer.
 pub fn serve_disk_group(shard: &Rc<Shard>, from: ShardId, ask: AskId, reads: Parts<PartitionRead>) {
-    let shard = Rc::clone(shard);
-    shard.clone().spawn(async move {
-        let done = together(DISK_READS_AT_ONCE, reads.iter().map(|read| read_waiting(&shard, read))).await;
-        shard.deliver_answer(from, ask, Answer::Read(done.into()));
+    let on = Rc::clone(shard);
+    answer_later(shard, from, ask, async move {
+        Answer::Read(together(DISK_READS_AT_ONCE, reads.iter().map(|read| read_waiting(&on, read))).await.into())
     });
 }
 

@@ -94,16 +94,32 @@ impl AskFuture {
     }
 }
 
+impl AskFuture {
+    /// Tells the shard that was asked that nobody waits for news any more: what it can still say it says soon.
+    pub fn call_off(&self) {
+        self.shard.cancel_ask(self.to, self.id);
+    }
+
+    /// Whether the answer has come; the waker is noted if not.
+    fn poll_answered(&self, context: &mut Context<'_>) -> bool {
+        let mut table = self.shard.asks().open.borrow_mut();
+        let Some(Open { waiting: Waiting::Task { waker, answer }, .. }) = table.get_mut(self.id.index as usize) else {
+            return true;
+        };
+        if answer.is_none() {
+            *waker = Some(context.waker().clone());
+        }
+        answer.is_some()
+    }
+}
+
 impl Future for AskFuture {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         let shard = Rc::clone(&self.shard);
         let mut table = shard.asks().open.borrow_mut();
-        let Some(open) = table.get_mut(self.id.index as usize) else {
-            return Poll::Ready(Answer::Stopping);
-        };
-        let Waiting::Task { waker, answer } = &mut open.waiting else {
+        let Some(Open { waiting: Waiting::Task { waker, answer }, .. }) = table.get_mut(self.id.index as usize) else {
             return Poll::Ready(Answer::Stopping);
         };
         match answer.take() {
@@ -129,12 +145,34 @@ impl Drop for AskFuture {
     }
 }
 
-/// Waits until any of `asked` has its answer, or `deadline` completes.
-pub async fn any_answer(asked: &mut [AskFuture], deadline: corelog_reactor::Sleep) {
-    let mut deadline = std::pin::pin!(deadline);
+/// Why [`any_answer`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// An answer has come.
+    Answered,
+    /// The time is up.
+    TimeUp,
+    /// Nobody waits for the answer any more.
+    HungUp,
+}
+
+/// Waits until any of `asked` has its answer (which stays for whoever awaits it), `time_up` completes, or `hung_up` does.
+pub async fn any_answer(
+    asked: &mut [AskFuture],
+    time_up: Option<corelog_reactor::Sleep>,
+    mut hung_up: Pin<&mut impl Future<Output = ()>>,
+) -> Woken {
+    let mut time_up = std::pin::pin!(time_up);
     std::future::poll_fn(|context| {
-        let answered = asked.iter_mut().any(|future| Pin::new(future).poll(context).is_ready());
-        if answered || deadline.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { Poll::Pending }
+        if asked.iter_mut().any(|future| future.poll_answered(context)) {
+            return Poll::Ready(Woken::Answered);
+        }
+        if let Some(time_up) = time_up.as_mut().as_pin_mut()
+            && time_up.poll(context).is_ready()
+        {
+            return Poll::Ready(Woken::TimeUp);
+        }
+        hung_up.as_mut().poll(context).map(|()| Woken::HungUp)
     })
-    .await;
+    .await
 }

@@ -102,7 +102,7 @@ pub fn adopt(shard: &Rc<Shard>, raw: RawConn, peer: SocketAddr, listener: usize)
     let index = shard.connections.open.borrow_mut().insert(Rc::clone(&client));
 
     let (sending, on) = (Rc::clone(&client), Rc::clone(shard));
-    shard.spawn(async move {
+    let started = shard.spawn(async move {
         let counters = on.counters();
         let result = sending.connection.send_replies(|sent| counters.sent(sent)).await;
         if let Err(error) = result {
@@ -111,22 +111,38 @@ pub fn adopt(shard: &Rc<Shard>, raw: RawConn, peer: SocketAddr, listener: usize)
         sending.connection.close();
     });
 
-    let on = Rc::clone(shard);
-    shard.spawn(async move {
-        if let Err(reason) = read_requests(&on, &client).await {
-            // One line a connection, whatever it sent.
-            on.counters().connections_bad.increment();
-            info!(peer = %client.connection.peer(), %reason, "connection closed");
-        }
-        client.connection.close();
-        on.connections.open.borrow_mut().remove(index);
-        on.server().loads.left(on.id());
-    });
+    let (reading, on) = (Rc::clone(&client), Rc::clone(shard));
+    let started = started
+        && shard.spawn(async move {
+            if let Err(reason) = read_requests(&on, &reading).await {
+                // One line a connection, whatever it sent.
+                on.counters().connections_bad.increment();
+                info!(peer = %reading.connection.peer(), %reason, "connection closed");
+            }
+            left(&on, index);
+        });
+    if !started {
+        // No room for its tasks: the client comes again.
+        shard.counters().connections_refused.increment();
+        left(shard, index);
+    }
+}
+
+/// A connection ends.
+fn left(shard: &Shard, index: usize) {
+    let client = shard.connections.open.borrow_mut().remove(index);
+    client.connection.close();
+    shard.server().loads.left(shard.id());
 }
 
 async fn read_requests(shard: &Rc<Shard>, client: &Rc<Client>) -> Result<(), CloseReason> {
     let mut receiver = Receiver::new(shard.config().request_bytes_max as usize);
-    while let Some(frame) = next_frame(shard, client, &mut receiver).await? {
+    loop {
+        let Some(frame) = next_frame(shard, client, &mut receiver).await? else {
+            // The client has closed its sending side and may still read: like Kafka, answer what it has asked.
+            client.connection.drained().await;
+            break;
+        };
         client.last_active.set(shard.reactor().now());
         shard.counters().requests.increment();
         let parsed = api::parse(client, &frame)?;
@@ -140,7 +156,7 @@ async fn read_requests(shard: &Rc<Shard>, client: &Rc<Client>) -> Result<(), Clo
             break;
         }
         let Some(slot) = client.connection.reserve().await else { break };
-        client.connection.fill(slot, api::handle(shard, parsed).await?);
+        client.connection.fill(slot, api::handle(shard, &client.connection, parsed).await?);
         client.last_active.set(shard.reactor().now());
     }
     Ok(())

@@ -47,6 +47,7 @@ pub fn report(shard: &Shard) {
         connections = shard.connections.count(),
         asks = shard.asks().open_count(),
         watches = shard.watches.borrow().len(),
+        fetches_for_others = shard.serving.fetches(),
         turn_p50_us = stalls.percentile(50.0).as_micros() as u64,
         turn_p99_us = stalls.percentile(99.0).as_micros() as u64,
         turn_max_us = stalls.longest().as_micros() as u64,

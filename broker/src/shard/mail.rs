@@ -54,7 +54,8 @@ pub enum Mail {
         /// The answer.
         answer: Answer,
     },
-    /// Nobody waits for this ask any more (only [`Ask::Watch`] is worth cancelling).
+    /// Nobody waits for news on this ask any more: an [`Ask::Watch`] is forgotten and not answered, an [`Ask::Fetch`]
+    /// answers with what there is. Other asks are short: it means nothing to them.
     Cancel {
         /// The ask, as the sender of this mail knows it.
         id: AskId,
@@ -104,4 +105,6 @@ pub enum Answer {
     Apply,
     /// The shard asked is stopping.
     Stopping,
+    /// The shard asked has no room for another task; nothing was done.
+    Busy,
 }

@@ -82,6 +82,7 @@ pub struct Shard {
     produces: RefCell<Slab<PendingProduce>>,
     groups: RefCell<ProduceGroups>,
     watches: RefCell<Watches>,
+    serving: serve::Serving,
     sessions: RefCell<FetchSessions>,
     connections: Connections,
     producer_ids: RefCell<controlling::ProducerIds>,
@@ -136,6 +137,7 @@ impl Shard {
             produces: RefCell::default(),
             groups: RefCell::default(),
             watches: RefCell::default(),
+            serving: serve::Serving::default(),
             producer_ids: RefCell::default(),
             controlling: controlling::Queue::default(),
             scratches: RefCell::default(),
@@ -171,8 +173,9 @@ impl Shard {
         if self.server.take_status_asked(self.id) {
             housekeeping::report(self);
         }
-        if self.server.is_stopping() && !self.stopping.replace(true) {
-            self.spawn(housekeeping::stop(Rc::clone(self)));
+        if self.server.is_stopping() && !self.stopping.get() {
+            // Not started for want of a task: the next turn tries again.
+            self.stopping.set(self.spawn(housekeeping::stop(Rc::clone(self))));
         }
     }
 
@@ -185,7 +188,7 @@ impl Shard {
                 Mail::Connection { raw, peer, listener } => connection::adopt(self, raw, peer, listener),
                 Mail::Ask { id, ask } => serve::serve(self, from, id, ask),
                 Mail::Answer { id, answer } => self.take_answer(id, answer),
-                Mail::Cancel { id } => self.watches.borrow_mut().cancel(from, id),
+                Mail::Cancel { id } => serve::call_off(self, from, id),
             }
         }
     }
@@ -228,7 +231,7 @@ impl Shard {
     /// Calls off an ask that nobody waits for.
     pub(crate) fn cancel_ask(&self, to: ShardId, id: AskId) {
         if to == self.id {
-            self.watches.borrow_mut().cancel(to, id);
+            serve::call_off(self, to, id);
         } else {
             self.send(to, Mail::Cancel { id });
         }
@@ -327,13 +330,15 @@ impl Shard {
         Timestamp(self.reactor.unix_ms().0)
     }
 
-    /// Starts a task. A shard has room for more tasks than its bounded connections and partitions can start, so a full
-    /// table is a mistake of ours: it is counted and said, and the task's work is not done.
-    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        if let Err(full) = self.reactor.spawn(task) {
+    /// Starts a task. Returns whether there was room for it: if not, that is counted and said, the task is dropped, and
+    /// its work is not done. Whoever waits for that work must be told.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) -> bool {
+        let started = self.reactor.spawn(task);
+        if let Err(full) = &started {
             self.counters.tasks_full.increment();
             error!(shard = self.id.0, %full, "a task was not started");
         }
+        started.is_ok()
     }
 
     /// Why a partition is not here: its log is broken, or the client should look for it elsewhere or nowhere.

@@ -24,7 +24,7 @@ use super::StartError;
 use crate::config::BrokerConfig;
 use crate::server::Server;
 use crate::shard::mail::Mail;
-use crate::shard::{Shard, ShardParts, controlling, housekeeping};
+use crate::shard::{Shard, ShardParts, controlling, housekeeping, serve};
 
 /// Messages that may wait in one direction between two shards.
 const MAILBOX_MESSAGES: usize = 1024;
@@ -168,6 +168,7 @@ impl ShardSeed {
             shard.spawn(async move { started(controlling::start(&on, &data, cluster_id).await) });
         }
         shard.spawn(housekeeping::sweep(Rc::clone(&shard)));
+        shard.spawn(serve::apply_images(Rc::clone(&shard)));
         Ok(shard)
     }
 }

@@ -11,6 +11,7 @@ pub mod fuse_disk;
 pub mod random;
 pub mod raw;
 pub mod requests;
+pub mod status;
 pub mod workload;
 
 /// A number from the environment, for tests that can be run longer than by default.

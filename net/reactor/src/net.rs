@@ -113,6 +113,12 @@ impl Stream {
         self.socket.readable().await
     }
 
+    /// Waits until the peer has closed its side (or both), or the stream has failed or was [shut
+    /// down](Stream::shutdown), whatever there still is to read. Not while another task is in [`Stream::readable`].
+    pub async fn hung_up(&self) {
+        self.socket.readiness.hung_up(&self.socket.reactor, self.socket.handle).await;
+    }
+
     /// Receives what is there, without waiting: WouldBlock when nothing is, 0 at the end (or for an empty `buf`).
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         let asked = buf.len();
@@ -153,6 +159,7 @@ impl Stream {
     /// Ends both directions: pending operations of either side see the end or an error.
     pub fn shutdown(&self) {
         self.socket.reactor.0.driver.borrow_mut().shutdown(self.socket.handle);
+        self.socket.readiness.ended();
     }
 
     /// The other side's address.

@@ -70,18 +70,43 @@ impl Readiness {
             if self.ready.get() {
                 return Poll::Ready(Ok(()));
             }
-            self.waiter.replace(Some(cx.waker().clone()));
-            if self.standing.get().is_none() {
-                // Full: noted, and polled again when a slot frees.
-                self.standing.set(reactor.begin_detached(
-                    Some(Rc::clone(self)),
-                    Op::PollReadable { handle },
-                    Some(cx.waker()),
-                ));
-            }
+            self.stand(reactor, handle, cx.waker());
             Poll::Pending
         })
         .await
+    }
+
+    /// Waits until the peer has closed its side (or both), or the socket has failed or was shut down, whatever there
+    /// still is to read. One waiter at a time, here and in [`Readiness::readable`] together.
+    pub async fn hung_up(self: &Rc<Self>, reactor: &Reactor, handle: Handle) {
+        poll_fn(|cx| {
+            // A failure is left for whoever reads next.
+            if self.last.get() || self.failed.get() != 0 {
+                return Poll::Ready(());
+            }
+            self.stand(reactor, handle, cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Has `waker` woken at the next report, and sees to it that there will be one.
+    fn stand(self: &Rc<Self>, reactor: &Reactor, handle: Handle, waker: &Waker) {
+        self.waiter.replace(Some(waker.clone()));
+        if self.standing.get().is_none() {
+            // Full: noted, and polled again when a slot frees.
+            self.standing.set(reactor.begin_detached(Some(Rc::clone(self)), Op::PollReadable { handle }, Some(waker)));
+        }
+    }
+
+    /// The socket was shut down from this side: whoever waits needs not wait for the kernel to say so.
+    pub fn ended(&self) {
+        self.ready.set(true);
+        self.last.set(true);
+        let waiter = self.waiter.borrow_mut().take();
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
     }
 
     /// Ends the standing operation: it holds the socket open until then.

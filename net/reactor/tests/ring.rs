@@ -199,6 +199,26 @@ fn the_end_is_seen_even_if_it_was_reported_before_the_last_bytes_were_read() {
 }
 
 #[test]
+fn a_hang_up_is_seen_over_unread_bytes_and_a_pause_is_none() {
+    let reactor = reactor();
+    reactor.block_on(async {
+        let (client, server) = pair(&reactor).await;
+        client.send(vec![1; 100]).await.0.unwrap();
+        server.readable().await.unwrap();
+        let mut hung_up = Box::pin(server.hung_up());
+        let paused = std::future::poll_fn(|cx| std::task::Poll::Ready(hung_up.as_mut().poll(cx).is_pending()));
+        assert!(paused.await, "a peer that only sends has not hung up");
+        drop(client);
+        hung_up.await;
+        assert_eq!(server.try_recv(&mut [0; 200]).unwrap(), 100, "what came before is still there");
+        // Our own end counts as well.
+        let (_client, server) = pair(&reactor).await;
+        server.shutdown();
+        server.hung_up().await;
+    });
+}
+
+#[test]
 fn a_send_dropped_in_flight_parks_its_buffer_until_the_completion() {
     struct Tracked(Vec<u8>, Rc<Cell<bool>>);
     impl Drop for Tracked {

@@ -81,6 +81,12 @@ impl<S: StableBytes> Connection<S> {
         self.closed.get()
     }
 
+    /// Waits until nobody needs to be kept waiting for at the other end: the client has closed its side, or the connection
+    /// is closed or broken. For the reader's task, while it is not in [`Receiver::next_frame`].
+    pub async fn hung_up(&self) {
+        self.stream.hung_up().await;
+    }
+
     /// Takes the next place in request order, waiting for room. `None` if the connection was closed meanwhile.
     pub async fn reserve(&self) -> Option<ReplySlot> {
         while !self.closed.get() {

@@ -13,6 +13,8 @@
 //! those before it left, and its own limit; the first one that has anything brings a batch even if that is larger
 //! (KIP-74). The disk is asked only for what was given a share, so that it reads about what the answer carries.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ use corelog_storage::ids::Offset;
 use crate::partition::read::{PartitionData, PartitionRead};
 use crate::partition::watch::WatchEntry;
 use crate::shard::Shard;
-use crate::shard::ask::{AskFuture, any_answer};
+use crate::shard::ask::{AskFuture, Woken, any_answer};
 use crate::shard::by_owner::{ByOwner, OwnedParts, Parts};
 use crate::shard::mail::{Answer, Ask};
 
@@ -78,8 +80,14 @@ impl Room {
 }
 
 /// Reads, and waits for more while there is too little and time left.
-pub(super) async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], limits: &Limits) -> Parts<PartitionData> {
-    let deadline = shard.reactor().now() + limits.wait_max;
+/// Not for longer than until `hung_up` completes: what there is then must do.
+pub(super) async fn read_until_enough(
+    shard: &Rc<Shard>,
+    targets: &[Target],
+    limits: &Limits,
+    mut hung_up: Pin<&mut impl Future<Output = ()>>,
+) -> Parts<PartitionData> {
+    let mut deadline = shard.reactor().now() + limits.wait_max;
     loop {
         let mut results = read_memory(shard, targets, limits.bytes_max).await;
         // As Kafka: an error or a diverging epoch is told at once.
@@ -98,7 +106,11 @@ pub(super) async fn read_until_enough(shard: &Rc<Shard>, targets: &[Target], lim
         }
         let mut watches = watch(shard, targets, &results, limits.read_committed);
         drop(results);
-        any_answer(&mut watches, shard.reactor().sleep_until(deadline)).await;
+        let time_up = shard.reactor().sleep_until(deadline);
+        match any_answer(&mut watches, Some(time_up), hung_up.as_mut()).await {
+            Woken::Answered | Woken::TimeUp => {}
+            Woken::HungUp => deadline = shard.reactor().now(),
+        }
     }
 }
 
