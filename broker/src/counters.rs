@@ -54,6 +54,8 @@ counters! {
     connections_bad,
     /// Connections closed because they were silent for `connections.max.idle.ms`.
     connections_idle_closed,
+    /// Connections closed because a request or an answer stood still for `corelog.connection.progress.timeout.ms`.
+    connections_stalled,
     /// Failed accepts.
     accepts_failed,
     /// Requests read.

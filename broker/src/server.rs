@@ -1,7 +1,7 @@
 //! What all shards of a broker share.
 //!
 //! Holds: the configuration, where partitions and connections are placed, the word to stop. Never touches: anything that
-//! one shard owns. Everything here is immutable, or an atomic that no request waits for.
+//! one shard owns. Everything here is immutable, or an atomic or a lock that no request waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub struct Server {
     pub config: Arc<BrokerConfig>,
     /// Number of shards.
     pub shards: usize,
-    /// Connections per shard.
+    /// Connections by shard and by address.
     pub loads: Loads,
     /// Everybody, until there is authentication.
     pub anonymous: Principal,

@@ -85,6 +85,10 @@ pub struct BrokerConfig {
     pub connections_per_ip_overrides: BTreeMap<IpAddr, usize>,
     /// `connections.max.idle.ms`; `None`: idle connections stay open.
     pub connection_idle_max: Option<Duration>,
+    /// `corelog.connection.progress.timeout.ms`: how long a begun request or answer may stand still.
+    pub connection_progress_timeout: Duration,
+    /// `queued.max.request.bytes`, all cores together; `None`: a part of the memory is the only bound.
+    pub queued_request_bytes_max: Option<u64>,
     /// `socket.listen.backlog.size`
     pub listen_backlog: u32,
     /// `socket.send.buffer.bytes`; `None`: the system's default.

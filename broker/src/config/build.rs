@@ -132,6 +132,10 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
         connections_per_ip_max: reader.size("max.connections.per.ip"),
         connections_per_ip_overrides: overrides,
         connection_idle_max: reader.optional_millis("connections.max.idle.ms"),
+        connection_progress_timeout: reader.millis("corelog.connection.progress.timeout.ms"),
+        queued_request_bytes_max: u64::try_from(reader.long("queued.max.request.bytes"))
+            .ok()
+            .filter(|&bytes| bytes > 0),
         listen_backlog: reader.small_count("socket.listen.backlog.size"),
         socket_send_buffer_bytes: reader.optional_count("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes: reader.optional_count("socket.receive.buffer.bytes"),

@@ -30,7 +30,7 @@ pub mod properties;
 pub mod synonyms;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod topic;
 pub mod value;
 

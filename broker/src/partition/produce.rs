@@ -32,13 +32,16 @@ use super::{Partition, WaitingProduce};
 use crate::shard::Shard;
 use crate::shard::by_owner::Parts;
 use crate::shard::mail::{Answer, AskId};
+use crate::shard::work::SLICE_BYTES;
 
-/// Bytes of work on one batch before others get their turn. 64 KiB of decompressing and walking are about 0.1 ms.
-const SLICE_BYTES: usize = 64 << 10;
 /// A batch up to this size is checked where it arrives, without a task.
 const AT_ONCE_BYTES_MAX: usize = 256 << 10;
-/// The same for compressed batches, whose work is a multiple of their size.
+/// The same for compressed batches, whose work is a multiple of their size: as long as it turns out to be no more than
+/// [`AT_ONCE_WORK_BYTES_MAX`].
 const AT_ONCE_COMPRESSED_BYTES_MAX: usize = 16 << 10;
+/// The work that a batch checked where it arrives may make; a bomb makes more, and is checked by a task. A batch that is not
+/// compressed is walked over once, and its CRC costs less than an eighth of that.
+const AT_ONCE_WORK_BYTES_MAX: usize = AT_ONCE_BYTES_MAX + AT_ONCE_BYTES_MAX / 8;
 /// How soon a batch that found no room in the tail looks again.
 const ROOM_RETRY: Duration = Duration::from_millis(1);
 /// How long it does so before it is refused for the client to retry.
@@ -224,9 +227,22 @@ impl Partition {
         scratch: &mut DecompressScratch,
     ) -> Result<Option<Done>, Box<ProduceOutcome>> {
         let batch = sole(entry)?;
+        let work = shard.work();
+        if batch.bytes.len() > work.at_once_left() {
+            return Ok(None);
+        }
         let (rules, now) = (self.rules(), shard.unix_now());
         let mut validation = Validation::begin(batch, &rules, now, scratch).map_err(|error| self.refusal(&error))?;
-        let Some(validated) = validation.step(usize::MAX).map_err(|error| self.refusal(&error))? else {
+        let stepped = validation.step(AT_ONCE_WORK_BYTES_MAX);
+        work.done_at_once(match &stepped {
+            Ok(Some(validated)) => validated.uncompressed_bytes as usize,
+            // As much as was allowed, or less: nobody knows.
+            Ok(None) | Err(_) if batch.header.attributes.compression() != Some(Compression::None) => {
+                AT_ONCE_WORK_BYTES_MAX
+            }
+            Ok(None) | Err(_) => batch.bytes.len(),
+        });
+        let Some(validated) = stepped.map_err(|error| self.refusal(&error))? else {
             return Ok(None);
         };
         if validated.rewrite.is_some() {
@@ -252,18 +268,18 @@ impl Partition {
             let mut validation =
                 Validation::begin(batch, &rules, now, scratch).map_err(|error| self.refusal(&error))?;
             loop {
-                match validation.step(SLICE_BYTES).map_err(|error| self.refusal(&error))? {
-                    Some(validated) => break validated,
-                    None => shard.reactor().yield_now().await,
+                shard.work().slice().await;
+                if let Some(validated) = validation.step(SLICE_BYTES).map_err(|error| self.refusal(&error))? {
+                    break validated;
                 }
             }
         };
         let rewritten = match Rewrite::new(&batch, &validated, &rules, scratch).map_err(|error| self.refusal(&error))? {
             None => None,
             Some(mut rewrite) => loop {
-                match rewrite.step(SLICE_BYTES).map_err(|error| self.refusal(&error))? {
-                    Some(bytes) => break Some(bytes),
-                    None => shard.reactor().yield_now().await,
+                shard.work().slice().await;
+                if let Some(bytes) = rewrite.step(SLICE_BYTES).map_err(|error| self.refusal(&error))? {
+                    break Some(bytes);
                 }
             },
         };

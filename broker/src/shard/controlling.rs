@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
-use corelog_reactor::{Listener, Notify, ShardId};
+use corelog_reactor::{ListenHow, Listener, Notify, ShardId};
 use corelog_storage::ids::ProducerId;
 use tracing::{error, info, warn};
 
@@ -142,17 +142,22 @@ async fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
         // Names are resolved here, once, before anything is served: this may block.
         let resolved = (host, listener.bind_port).to_socket_addrs().map_err(failed)?.next();
         let resolved = resolved.ok_or_else(|| failed(io::Error::other("the name has no address")))?;
-        listeners.push(bind(shard, resolved, config.listen_backlog).await.map_err(failed)?);
+        let how = ListenHow {
+            backlog: config.listen_backlog,
+            send_buffer_bytes: config.socket_send_buffer_bytes,
+            receive_buffer_bytes: config.socket_receive_buffer_bytes,
+        };
+        listeners.push(bind(shard, resolved, how).await.map_err(failed)?);
     }
     Ok(listeners)
 }
 
 /// Binds, exclusively. A broker that was killed a moment ago may hold its port a little longer than its lock on the data
 /// folder: the kernel takes an io_uring apart in the background.
-async fn bind(shard: &Shard, address: SocketAddr, backlog: u32) -> io::Result<Listener> {
+async fn bind(shard: &Shard, address: SocketAddr, how: ListenHow) -> io::Result<Listener> {
     let deadline = shard.reactor().now() + BIND_PATIENCE;
     loop {
-        match shard.reactor().listen(address, backlog) {
+        match shard.reactor().listen_with(address, how) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && shard.reactor().now() < deadline => {
                 shard.reactor().sleep(BIND_RETRY).await;
             }

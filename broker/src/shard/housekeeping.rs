@@ -1,9 +1,12 @@
-//! What a shard does besides serving: closing idle connections, reporting, stopping.
+//! What a shard does besides serving: closing connections that are idle or stand still, reporting, stopping.
 //!
 //! Holds: the slow timer, the status line, the order of a shard's stop. Never touches: requests.
 
 use std::fmt::Write as _;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
@@ -12,8 +15,12 @@ use tracing::{info, warn};
 use super::Shard;
 use super::together::together;
 
-/// How often idle connections are looked for.
+/// How often connections are looked at, at least.
 const SWEEP: Duration = Duration::from_secs(10);
+/// Looks within the time that a connection may stand still: it is closed at most that part of it late.
+const LOOKS_PER_TIMEOUT: u32 = 4;
+/// How often connections are looked at while frames wait for memory.
+const PRESSED_LOOK: Duration = Duration::from_millis(250);
 /// How long a stop waits for produces in flight to be answered.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// How often it looks.
@@ -23,13 +30,32 @@ const STALL: Duration = Duration::from_millis(10);
 /// Logs closed at once.
 const CLOSES_AT_ONCE: usize = 16;
 
-/// Closes idle connections until the shard ends.
+/// Closes connections that are idle or stand still, until the shard ends.
 pub async fn sweep(shard: Rc<Shard>) {
-    let Some(idle_max) = shard.config().connection_idle_max else { return };
+    let config = shard.config();
+    let idle_max = config.connection_idle_max.unwrap_or(Duration::MAX);
+    let stall_max = config.connection_progress_timeout;
+    let look = SWEEP.min(idle_max).min(stall_max / LOOKS_PER_TIMEOUT);
+    let (mut pressed, mut waits_seen) = (false, 0);
     loop {
-        shard.reactor().sleep(SWEEP.min(idle_max)).await;
-        let closed = shard.connections.close_idle(shard.reactor().now(), idle_max);
-        shard.counters().connections_idle_closed.add(closed as u64);
+        if pressed {
+            shard.reactor().sleep(look.min(PRESSED_LOOK)).await;
+        } else {
+            // Or sooner, if frames wait for memory.
+            let mut sleep = pin!(shard.reactor().sleep(look));
+            let mut called = pin!(shard.pressed.notified());
+            poll_fn(|context| match called.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => sleep.as_mut().poll(context),
+            })
+            .await;
+        }
+        // Pressed as long as frames have waited since the last look: the memory is needed until none does.
+        let waits = shard.counters().memory_waits.get();
+        pressed = std::mem::replace(&mut waits_seen, waits) != waits;
+        let swept = shard.connections.sweep(shard.reactor().now(), idle_max, stall_max, pressed);
+        shard.counters().connections_idle_closed.add(swept.idle);
+        shard.counters().connections_stalled.add(swept.stalled);
     }
 }
 
@@ -45,6 +71,8 @@ pub fn report(shard: &Shard) {
         shard = shard.id().0,
         partitions = shard.partitions.borrow().len(),
         connections = shard.connections.count(),
+        frame_bytes = shard.frame_memory.held(),
+        pool_bytes = shard.reactor().pool().in_use(),
         asks = shard.asks().open_count(),
         watches = shard.watches.borrow().len(),
         fetches_for_others = shard.serving.fetches(),

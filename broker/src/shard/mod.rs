@@ -27,6 +27,7 @@ pub mod housekeeping;
 pub mod mail;
 pub mod serve;
 pub mod together;
+pub mod work;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,9 +36,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use corelog_net::conn::ReceiveBuffer;
+use corelog_net::conn::{FrameMemory, ReceiveBuffer};
 use corelog_net::wire::ErrorCode;
-use corelog_reactor::{AlignedBuf, MailPort, Reactor, ShardId};
+use corelog_reactor::{AlignedBuf, MailPort, Notify, Reactor, ShardId};
 use corelog_storage::batch::DecompressScratch;
 use corelog_storage::ids::{ProducerId, Timestamp};
 use corelog_storage::log::StorageEnv;
@@ -83,6 +84,7 @@ pub struct Shard {
     groups: RefCell<ProduceGroups>,
     watches: RefCell<Watches>,
     serving: serve::Serving,
+    work: work::Work,
     sessions: RefCell<FetchSessions>,
     connections: Connections,
     producer_ids: RefCell<controlling::ProducerIds>,
@@ -92,6 +94,9 @@ pub struct Shard {
     receive_buffer: RefCell<ReceiveBuffer>,
     /// Where replies to the requests that never end are encoded, one behind the other.
     reply_buffer: RefCell<BytesMut>,
+    frame_memory: FrameMemory,
+    /// A frame has found no memory.
+    pressed: Notify,
     stopping: Cell<bool>,
     finished: Cell<bool>,
 }
@@ -116,6 +121,7 @@ impl Shard {
     /// Puts a shard together. Nothing runs before its first turn.
     pub fn new(parts: ShardParts) -> Rc<Shard> {
         let shards = parts.port.shards();
+        let frame_memory = connection::frame_memory(&parts.reactor, &parts.storage, &parts.server.config);
         Rc::new(Shard {
             id: parts.id,
             sessions: RefCell::new(FetchSessions::new(parts.id, shards, parts.server.config.fetch_sessions_max)),
@@ -138,11 +144,14 @@ impl Shard {
             groups: RefCell::default(),
             watches: RefCell::default(),
             serving: serve::Serving::default(),
+            work: work::Work::default(),
             producer_ids: RefCell::default(),
             controlling: controlling::Queue::default(),
             scratches: RefCell::default(),
             receive_buffer: RefCell::new(ReceiveBuffer::new(parts.receive_buffer)),
             reply_buffer: RefCell::default(),
+            frame_memory,
+            pressed: Notify::new(),
             stopping: Cell::new(false),
             finished: Cell::new(false),
         })
@@ -199,6 +208,7 @@ impl Shard {
             // Their first step puts the writes into the ring, so that this turn's park submits them.
             self.reactor.run_tasks();
         }
+        self.work.renew();
         self.send_unsent();
         self.port.borrow_mut().wake_peers(&self.reactor);
     }
@@ -365,6 +375,11 @@ impl Shard {
 
     pub(crate) fn return_scratch(&self, scratch: DecompressScratch) {
         self.scratches.borrow_mut().push(scratch);
+    }
+
+    /// What is left of this turn for checking batches.
+    pub(crate) fn work(&self) -> &work::Work {
+        &self.work
     }
 
     pub(crate) fn reply_buffer(&self) -> &RefCell<BytesMut> {

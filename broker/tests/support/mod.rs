@@ -5,12 +5,14 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod admin;
+pub mod bomb;
 pub mod broker;
 pub mod direct;
 pub mod fuse_disk;
 pub mod random;
 pub mod raw;
 pub mod requests;
+pub mod sockets;
 pub mod status;
 pub mod workload;
 

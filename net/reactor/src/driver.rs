@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::ids::{Handle, OpToken, WakeTarget};
-use crate::net::RawConn;
+use crate::net::{ListenHow, RawConn};
 use crate::time::{Monotonic, UnixMillis};
 use crate::wake::RemoteWaker;
 
@@ -220,7 +220,7 @@ pub trait Driver {
     }
 
     /// Binds and listens; exclusive (no SO_REUSEPORT).
-    fn listen(&mut self, addr: SocketAddr, backlog: u32) -> io::Result<Handle>;
+    fn listen(&mut self, addr: SocketAddr, how: ListenHow) -> io::Result<Handle>;
     /// Takes a waiting connection; WouldBlock when there is none.
     fn try_accept(&mut self, listener: Handle) -> io::Result<(RawConn, SocketAddr)>;
     /// A fresh stream socket for connecting to `peer`.
@@ -229,6 +229,8 @@ pub trait Driver {
     fn adopt(&mut self, conn: RawConn) -> Handle;
     /// Receives what is there; WouldBlock when nothing is, 0 at the end.
     fn try_recv(&mut self, handle: Handle, into: &mut [u8]) -> io::Result<usize>;
+    /// Bytes sent on a stream that the other side has acknowledged, since it was connected.
+    fn acknowledged_bytes(&mut self, handle: Handle) -> io::Result<u64>;
     /// Ends both directions: pending and later operations of either side see the end.
     fn shutdown(&mut self, handle: Handle);
     /// Own address of a listener or stream.

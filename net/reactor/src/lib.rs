@@ -43,7 +43,7 @@ pub use executor::TasksFull;
 pub use file::File;
 pub use ids::{Handle, OpToken, ShardId, WakeTarget};
 pub use mail::{Mail, MailFull, MailPort, NoMail, mail_mesh};
-pub use net::{Listener, RawConn, Stream};
+pub use net::{ListenHow, Listener, RawConn, Stream};
 pub use notify::{Notified, Notify};
 pub use pin::{CoreId, available_cores, pin_to_core};
 pub use pool::{AlignedBuf, BUFFER_ALIGN, BufferPool, PoolExhausted};

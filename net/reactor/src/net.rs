@@ -65,6 +65,17 @@ impl Drop for RawConn {
     }
 }
 
+/// How a listener listens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListenHow {
+    /// Connections that may wait to be accepted.
+    pub backlog: u32,
+    /// SO_SNDBUF of its connections; `None`: the system chooses, and adapts it to each.
+    pub send_buffer_bytes: Option<u32>,
+    /// SO_RCVBUF, likewise.
+    pub receive_buffer_bytes: Option<u32>,
+}
+
 /// A socket that takes connections in. Stops listening when dropped.
 pub struct Listener {
     socket: Socket,
@@ -156,6 +167,11 @@ impl Stream {
         (count(result), bufs)
     }
 
+    /// Bytes sent that the other side has acknowledged: how a send that waits for room gets on. A system call.
+    pub fn acknowledged_bytes(&self) -> io::Result<u64> {
+        self.socket.reactor.0.driver.borrow_mut().acknowledged_bytes(self.socket.handle)
+    }
+
     /// Ends both directions: pending operations of either side see the end or an error.
     pub fn shutdown(&self) {
         self.socket.reactor.0.driver.borrow_mut().shutdown(self.socket.handle);
@@ -217,8 +233,13 @@ impl std::fmt::Debug for Stream {
 impl Reactor {
     /// Binds and listens. The bind is exclusive: a second listener on the address fails with AddrInUse.
     pub fn listen(&self, addr: SocketAddr, backlog: u32) -> io::Result<Listener> {
+        self.listen_with(addr, ListenHow { backlog, ..ListenHow::default() })
+    }
+
+    /// The same, saying more about it.
+    pub fn listen_with(&self, addr: SocketAddr, how: ListenHow) -> io::Result<Listener> {
         let mut driver = self.0.driver.borrow_mut();
-        let handle = driver.listen(addr, backlog)?;
+        let handle = driver.listen(addr, how)?;
         let local = driver.local_addr(handle);
         drop(driver);
         let socket = Socket::new(self, handle);

@@ -228,6 +228,25 @@ impl BufferPool {
         }
     }
 
+    /// Like [`BufferPool::take`], but only if `keep` bytes stay free beyond it: for those who can wait, so that there is
+    /// always something for those who can't.
+    pub fn take_leaving(&self, bytes: usize, keep: usize) -> Result<AlignedBuf, PoolExhausted> {
+        if self.free() < BufferPool::capacity_for(bytes).saturating_add(keep) {
+            return Err(PoolExhausted { wanted: bytes, in_use: self.in_use(), budget: self.home.budget });
+        }
+        self.take(bytes)
+    }
+
+    /// Bytes that a buffer of `bytes` takes up.
+    pub fn capacity_for(bytes: usize) -> usize {
+        BUFFER_ALIGN << Buddy::order_for(bytes.div_ceil(BUFFER_ALIGN))
+    }
+
+    /// Bytes that are not handed out. Not necessarily in one piece.
+    pub fn free(&self) -> usize {
+        self.home.budget - self.in_use()
+    }
+
     /// Bytes handed out, rounding included.
     pub fn in_use(&self) -> usize {
         self.with(|local| local.in_use)
@@ -365,6 +384,14 @@ mod tests {
         drop(held);
         assert_eq!(pool.take(65536).unwrap().capacity(), 65536);
         assert_eq!(pool.take(65537).unwrap_err().wanted, 65537);
+    }
+
+    #[test]
+    fn a_taker_that_can_wait_leaves_something_to_others() {
+        let pool = BufferPool::new(16 * 4096);
+        let held: Vec<AlignedBuf> = std::iter::from_fn(|| pool.take_leaving(4096, 4 * 4096).ok()).collect();
+        assert_eq!((held.len(), pool.free()), (12, 4 * 4096));
+        assert_eq!(pool.take(4 * 4096).unwrap().capacity(), 4 * 4096);
     }
 
     #[test]

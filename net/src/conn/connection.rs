@@ -14,10 +14,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use corelog_reactor::{AlignedBuf, BufferPool, IoBufs, IoVecs, Notify, Reactor, Stream};
+use corelog_reactor::{AlignedBuf, IoBufs, IoVecs, Notify, Reactor, Stream};
 use thiserror::Error;
 
 use super::frame::{FrameAssembler, FrameError, SmallFrames};
+use super::memory::FrameMemory;
 use super::outbox::{Item, Outbox, Reply, ReplySlot, StableBytes};
 
 /// Most bytes gathered into one send. Larger replies leave in several.
@@ -37,6 +38,23 @@ pub struct Connection<S> {
     /// Replies that have left the outbox are on their way into the socket.
     sending: Cell<bool>,
     closed: Cell<bool>,
+    received_bytes: Cell<u64>,
+    /// The reader waits for the rest of a frame that has begun.
+    mid_frame: Cell<bool>,
+    sent_bytes: Cell<u64>,
+}
+
+/// How far a connection has got, for whoever watches that it does get on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes received; only grows.
+    pub received_bytes: u64,
+    /// The client owes the rest of a frame that has begun.
+    pub mid_frame: bool,
+    /// Bytes that have left. Only grows while `sending`: what the other end has acknowledged counts then, too.
+    pub sent_bytes: u64,
+    /// Replies are on their way: the client is to take them.
+    pub sending: bool,
 }
 
 /// What a send moved, for the metrics of whoever drives the connection.
@@ -59,6 +77,9 @@ impl<S: StableBytes> Connection<S> {
             room: Notify::new(),
             sending: Cell::new(false),
             closed: Cell::new(false),
+            received_bytes: Cell::new(0),
+            mid_frame: Cell::new(false),
+            sent_bytes: Cell::new(0),
         })
     }
 
@@ -85,6 +106,18 @@ impl<S: StableBytes> Connection<S> {
     /// is closed or broken. For the reader's task, while it is not in [`Receiver::next_frame`].
     pub async fn hung_up(&self) {
         self.stream.hung_up().await;
+    }
+
+    /// How far it has got. Asks the system if a send is under way: a large one completes only when all of it has left.
+    pub fn progress(&self) -> Progress {
+        let sending = self.sending.get();
+        let acknowledged = if sending { self.stream.acknowledged_bytes().unwrap_or(0) } else { 0 };
+        Progress {
+            received_bytes: self.received_bytes.get(),
+            mid_frame: self.mid_frame.get(),
+            sent_bytes: self.sent_bytes.get() + acknowledged,
+            sending,
+        }
     }
 
     /// Takes the next place in request order, waiting for room. `None` if the connection was closed meanwhile.
@@ -155,6 +188,7 @@ impl<S: StableBytes> Connection<S> {
                 }
                 batch.advance(count);
                 bytes += count as u64;
+                self.sent_bytes.set(self.sent_bytes.get() + count as u64);
             }
             self.sending.set(false);
             sent(Sent { replies, bytes });
@@ -264,7 +298,8 @@ impl Receiver {
     }
 
     /// The next frame; `None` at the orderly end of the stream. Small frames come through `shared`, the receive buffer
-    /// that all connections of this core use in turn (it is never held across a wait).
+    /// that all connections of this core use in turn (it is never held across a wait); what frames hold is charged to
+    /// `memory`.
     ///
     /// # Errors
     /// [`ReceiveError`]. With [`FrameError::NoMemory`] the frame is kept and the call may be repeated later.
@@ -272,6 +307,7 @@ impl Receiver {
         &mut self,
         connection: &Connection<S>,
         shared: &RefCell<ReceiveBuffer>,
+        memory: &FrameMemory,
         reactor: &Reactor,
     ) -> Result<Option<Bytes>, ReceiveError> {
         loop {
@@ -281,7 +317,7 @@ impl Receiver {
             if connection.is_closed() {
                 return Ok(None);
             }
-            match self.receive(connection, shared, reactor.pool()) {
+            match self.receive(connection, shared, memory) {
                 Ok(true) => {
                     if self.visit_bytes >= VISIT_BYTES_MAX {
                         // Receiving by readiness is unfair under saturation: let the others have their turn.
@@ -293,7 +329,10 @@ impl Receiver {
                 Ok(false) => return Ok(None),
                 Err(ReceiveError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.visit_bytes = 0;
-                    connection.stream.readable().await?;
+                    connection.mid_frame.set(self.assembler.mid_frame());
+                    let readable = connection.stream.readable().await;
+                    connection.mid_frame.set(false);
+                    readable?;
                 }
                 Err(error) => return Err(error),
             }
@@ -305,28 +344,30 @@ impl Receiver {
         &mut self,
         connection: &Connection<S>,
         shared: &RefCell<ReceiveBuffer>,
-        pool: &BufferPool,
+        memory: &FrameMemory,
     ) -> Result<bool, ReceiveError> {
         let frames = &mut self.frames;
         let mut shared = shared.borrow_mut();
         let ReceiveBuffer { bytes: received, small } = &mut *shared;
         if !self.held.is_empty() {
             let mut bytes = &self.held[..];
-            let result = self.assembler.feed(&mut bytes, small, pool, |frame| frames.push_back(frame));
+            let result = self.assembler.feed(&mut bytes, small, memory, |frame| frames.push_back(frame));
             self.held = bytes.to_vec();
             result?;
             return Ok(true);
         }
-        if let Some(room) = self.assembler.direct_room(pool)? {
+        if let Some(room) = self.assembler.direct_room(memory)? {
             let count = connection.stream.try_recv(room)?;
+            connection.received_bytes.set(connection.received_bytes.get() + count as u64);
             self.visit_bytes += count;
             frames.extend(self.assembler.received(count));
             return Ok(count > 0);
         }
         let count = connection.stream.try_recv(received)?;
+        connection.received_bytes.set(connection.received_bytes.get() + count as u64);
         self.visit_bytes += count;
         let mut bytes = &received[..count];
-        let result = self.assembler.feed(&mut bytes, small, pool, |frame| frames.push_back(frame));
+        let result = self.assembler.feed(&mut bytes, small, memory, |frame| frames.push_back(frame));
         self.held.extend_from_slice(bytes);
         result?;
         Ok(count > 0)

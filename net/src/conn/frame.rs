@@ -8,9 +8,9 @@
 //! the length claims: four bytes from a stranger reserve nothing.
 
 use bytes::{Bytes, BytesMut};
-use corelog_reactor::{AlignedBuf, BufferPool};
 use thiserror::Error;
 
+use super::memory::{FrameBuf, FrameMemory};
 use crate::wire;
 use crate::wire::frame::SIZE_BYTES;
 
@@ -27,15 +27,14 @@ const SMALL_FRAMES_CHUNK_BYTES: usize = 16 << 10;
 /// Memory for the small frames of all connections of a core.
 ///
 /// A frame is copied behind the one before it. When a chunk is full, it is used again from its start if its frames are
-/// gone by then, as they are as a rule; only else is there a new one. So a small request allocates nothing.
+/// gone by then, as they are as a rule; only else is there a new one. So a small request allocates nothing. It is not
+/// charged to [`FrameMemory`] either, since a charge has to be kept somewhere: such frames are bounded by the requests that
+/// a connection may have in flight.
 #[derive(Debug, Default)]
 pub struct SmallFrames(BytesMut);
 
 impl SmallFrames {
     fn copy(&mut self, frame: &[u8]) -> Bytes {
-        if frame.len() > SMALL_FRAME_BYTES_MAX {
-            return Bytes::copy_from_slice(frame);
-        }
         if self.0.capacity() < frame.len() {
             self.0.reserve(SMALL_FRAMES_CHUNK_BYTES);
         }
@@ -50,7 +49,7 @@ pub enum FrameError {
     /// The bytes are no Kafka frames. The connection is closed: there is no way to find the next frame's start.
     #[error(transparent)]
     NotKafka(#[from] wire::frame::FrameError),
-    /// The core's buffer budget is used up. Nothing is lost: the frame goes on when there is memory.
+    /// What frames may hold on this core is used up. Nothing is lost: the frame goes on when there is memory.
     #[error("no buffer memory left on this core for a frame of {0} bytes")]
     NoMemory(usize),
 }
@@ -58,7 +57,7 @@ pub enum FrameError {
 /// A frame that is arriving into a buffer of its own.
 #[derive(Debug)]
 struct Arriving {
-    buf: AlignedBuf,
+    memory: FrameBuf,
     /// Bytes of the frame (without its length field) that have arrived.
     filled: usize,
     /// Bytes of the whole frame.
@@ -73,18 +72,6 @@ pub struct FrameAssembler {
     size: [u8; SIZE_BYTES],
     size_filled: usize,
     arriving: Option<Arriving>,
-}
-
-/// Owner that lets a pooled buffer travel as [`Bytes`].
-struct PooledFrame {
-    buf: AlignedBuf,
-    len: usize,
-}
-
-impl AsRef<[u8]> for PooledFrame {
-    fn as_ref(&self) -> &[u8] {
-        &self.buf[..self.len]
-    }
 }
 
 impl FrameAssembler {
@@ -107,12 +94,12 @@ impl FrameAssembler {
         &mut self,
         bytes: &mut &[u8],
         small: &mut SmallFrames,
-        pool: &BufferPool,
+        memory: &FrameMemory,
         mut each: impl FnMut(Bytes),
     ) -> Result<(), FrameError> {
         loop {
             if let Some(arriving) = &mut self.arriving {
-                arriving.append(bytes, pool)?;
+                arriving.append(bytes, memory)?;
                 match self.take_whole() {
                     Some(frame) => each(frame),
                     None => return Ok(()),
@@ -126,11 +113,17 @@ impl FrameAssembler {
                 return Ok(());
             }
             let total = wire::frame::body_bytes(self.size, self.limit)?;
-            if bytes.len() >= total {
-                each(small.copy(split_front(bytes, total)));
+            if let Some(whole) = bytes.get(..total) {
+                each(if total <= SMALL_FRAME_BYTES_MAX {
+                    small.copy(whole)
+                } else {
+                    memory.whole(whole).ok_or(FrameError::NoMemory(total))?
+                });
+                split_front(bytes, total);
             } else {
                 let first = FIRST_BUFFER_BYTES.max(bytes.len()).min(total);
-                self.arriving = Some(Arriving { buf: take_buffer(pool, first, total)?, filled: 0, total });
+                let memory = memory.take(first).ok_or(FrameError::NoMemory(total))?;
+                self.arriving = Some(Arriving { memory, filled: 0, total });
             }
             self.size_filled = 0;
         }
@@ -140,13 +133,14 @@ impl FrameAssembler {
     ///
     /// # Errors
     /// [`FrameError::NoMemory`] when the frame's buffer can't grow now. The connection may try again later.
-    pub fn direct_room(&mut self, pool: &BufferPool) -> Result<Option<&mut [u8]>, FrameError> {
+    pub fn direct_room(&mut self, memory: &FrameMemory) -> Result<Option<&mut [u8]>, FrameError> {
         let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        if arriving.filled == arriving.buf.capacity() {
-            arriving.grow(pool)?;
+        if arriving.filled == arriving.memory.buf.capacity() {
+            arriving.grow(memory)?;
         }
-        let end = arriving.buf.capacity().min(arriving.total);
-        Ok(Some(&mut arriving.buf[arriving.filled..end]))
+        let buf = &mut arriving.memory.buf;
+        let end = buf.capacity().min(arriving.total);
+        Ok(Some(&mut buf[arriving.filled..end]))
     }
 
     /// `bytes` more have been received into [`Self::direct_room`]; returns the frame if it is whole now.
@@ -165,32 +159,30 @@ impl FrameAssembler {
 
     fn take_whole(&mut self) -> Option<Bytes> {
         let whole = self.arriving.take_if(|arriving| arriving.filled == arriving.total)?;
-        Some(Bytes::from_owner(PooledFrame { buf: whole.buf, len: whole.total }))
+        Some(whole.memory.into_frame(whole.total))
     }
 }
 
 impl Arriving {
     /// Takes what belongs to this frame off the front of `bytes`.
-    fn append(&mut self, bytes: &mut &[u8], pool: &BufferPool) -> Result<(), FrameError> {
+    fn append(&mut self, bytes: &mut &[u8], memory: &FrameMemory) -> Result<(), FrameError> {
         loop {
-            let room = self.buf.capacity().min(self.total) - self.filled;
+            let buf = &mut self.memory.buf;
+            let room = buf.capacity().min(self.total) - self.filled;
             let part = split_front(bytes, room);
-            self.buf[self.filled..self.filled + part.len()].copy_from_slice(part);
+            buf[self.filled..self.filled + part.len()].copy_from_slice(part);
             self.filled += part.len();
             if bytes.is_empty() || self.filled == self.total {
                 return Ok(());
             }
-            self.grow(pool)?;
+            self.grow(memory)?;
         }
     }
 
     /// Moves to a larger buffer: at most [`GROWTH`] times what has arrived, at most the frame.
-    fn grow(&mut self, pool: &BufferPool) -> Result<(), FrameError> {
-        let next = self.buf.capacity().saturating_mul(GROWTH).min(self.total);
-        let mut larger = take_buffer(pool, next, self.total)?;
-        larger[..self.filled].copy_from_slice(&self.buf[..self.filled]);
-        self.buf = larger;
-        Ok(())
+    fn grow(&mut self, memory: &FrameMemory) -> Result<(), FrameError> {
+        let next = self.memory.buf.capacity().saturating_mul(GROWTH).min(self.total);
+        memory.grow(&mut self.memory, next, self.filled).ok_or(FrameError::NoMemory(self.total))
     }
 }
 
@@ -201,30 +193,29 @@ fn split_front<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
     front
 }
 
-/// A buffer of at least `bytes`, all of its capacity in use.
-fn take_buffer(pool: &BufferPool, bytes: usize, total: usize) -> Result<AlignedBuf, FrameError> {
-    let mut buf = pool.take(bytes).map_err(|_| FrameError::NoMemory(total))?;
-    let capacity = buf.capacity();
-    buf.set_len(capacity);
-    Ok(buf)
-}
-
 #[cfg(test)]
 mod tests {
+    use corelog_reactor::BufferPool;
+
     use super::*;
 
     const LIMIT: usize = 1 << 20;
+
+    /// Memory for frames, as much as the pool has.
+    fn memory(pool: &BufferPool) -> FrameMemory {
+        FrameMemory::new(pool.clone(), pool.budget() * 2, 0)
+    }
 
     fn framed(body: &[u8]) -> Vec<u8> {
         [&(body.len() as u32).to_be_bytes()[..], body].concat()
     }
 
-    fn feed_all(assembler: &mut FrameAssembler, pool: &BufferPool, bytes: &[u8], piece: usize) -> Vec<Bytes> {
+    fn feed_all(assembler: &mut FrameAssembler, memory: &FrameMemory, bytes: &[u8], piece: usize) -> Vec<Bytes> {
         let mut frames = Vec::new();
         for mut chunk in bytes.chunks(piece) {
             let chunk = &mut chunk;
             assembler
-                .feed(chunk, &mut SmallFrames::default(), pool, |frame| frames.push(frame))
+                .feed(chunk, &mut SmallFrames::default(), memory, |frame| frames.push(frame))
                 .expect("well-formed frames");
         }
         frames
@@ -238,7 +229,7 @@ mod tests {
         let stream: Vec<u8> = bodies.iter().flat_map(|body| framed(body)).collect();
         for piece in [1, 2, 3, 7, 4096, 65_536, stream.len()] {
             let mut assembler = FrameAssembler::new(LIMIT);
-            let frames = feed_all(&mut assembler, &pool, &stream, piece);
+            let frames = feed_all(&mut assembler, &memory(&pool), &stream, piece);
             assert!(!assembler.mid_frame());
             assert_eq!(frames.iter().map(|f| f.to_vec()).collect::<Vec<_>>(), bodies, "pieces of {piece}");
         }
@@ -267,11 +258,11 @@ mod tests {
         let stream = framed(&body);
         let mut assembler = FrameAssembler::new(LIMIT);
         assembler
-            .feed(&mut &stream[..100], &mut SmallFrames::default(), &pool, |_| panic!("not whole yet"))
+            .feed(&mut &stream[..100], &mut SmallFrames::default(), &memory(&pool), |_| panic!("not whole yet"))
             .expect("a beginning");
         let mut at = 100;
         let frame = loop {
-            let room = assembler.direct_room(&pool).expect("memory").expect("mid-frame");
+            let room = assembler.direct_room(&memory(&pool)).expect("memory").expect("mid-frame");
             let count = room.len().min(stream.len() - at).min(10_000);
             room[..count].copy_from_slice(&stream[at..at + count]);
             at += count;
@@ -280,7 +271,7 @@ mod tests {
             }
         };
         assert_eq!(frame, body);
-        assert!(assembler.direct_room(&pool).expect("memory").is_none());
+        assert!(assembler.direct_room(&memory(&pool)).expect("memory").is_none());
     }
 
     #[test]
@@ -288,9 +279,13 @@ mod tests {
         let pool = BufferPool::new(1 << 28);
         let mut assembler = FrameAssembler::new(100 << 20);
         assembler
-            .feed(&mut &(100u32 << 20).to_be_bytes()[..], &mut SmallFrames::default(), &pool, |_| panic!("no frame"))
+            .feed(&mut &(100u32 << 20).to_be_bytes()[..], &mut SmallFrames::default(), &memory(&pool), |_| {
+                panic!("no frame")
+            })
             .expect("within the limit");
-        assembler.feed(&mut &[1][..], &mut SmallFrames::default(), &pool, |_| panic!("no frame")).expect("one byte");
+        assembler
+            .feed(&mut &[1][..], &mut SmallFrames::default(), &memory(&pool), |_| panic!("no frame"))
+            .expect("one byte");
         assert!(pool.in_use() <= 4096, "{} bytes reserved", pool.in_use());
     }
 
@@ -302,14 +297,14 @@ mod tests {
         let mut assembler = FrameAssembler::new(LIMIT);
         let stream = framed(&body);
         let mut bytes = &stream[..5000];
-        let starved = assembler.feed(&mut bytes, &mut SmallFrames::default(), &pool, |_| panic!("no frame"));
+        let starved = assembler.feed(&mut bytes, &mut SmallFrames::default(), &memory(&pool), |_| panic!("no frame"));
         assert_eq!(starved, Err(FrameError::NoMemory(9000)));
         let left = bytes.to_vec();
         drop(held);
         let mut frames = Vec::new();
         for mut part in [&left[..], &stream[5000..]] {
             assembler
-                .feed(&mut part, &mut SmallFrames::default(), &pool, |frame| frames.push(frame))
+                .feed(&mut part, &mut SmallFrames::default(), &memory(&pool), |frame| frames.push(frame))
                 .expect("memory now");
         }
         assert_eq!(frames, [Bytes::from(body)]);
@@ -319,8 +314,9 @@ mod tests {
     fn sizes_outside_the_limit_are_refused() {
         let pool = BufferPool::new(1 << 20);
         for bytes in [[0xff, 0xff, 0xff, 0xff], [0x7f, 0xff, 0xff, 0xff], *b"GET ", [0x16, 3, 1, 2]] {
-            let result = FrameAssembler::new(LIMIT)
-                .feed(&mut &bytes[..], &mut SmallFrames::default(), &pool, |_| panic!("no frame"));
+            let result =
+                FrameAssembler::new(LIMIT)
+                    .feed(&mut &bytes[..], &mut SmallFrames::default(), &memory(&pool), |_| panic!("no frame"));
             assert!(matches!(result, Err(FrameError::NotKafka(_))), "{bytes:?}: {result:?}");
         }
     }

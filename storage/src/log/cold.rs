@@ -330,5 +330,5 @@ async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan
 }
 
 fn take(env: &StorageEnv, bytes: usize) -> Result<AlignedBuf, ReadError> {
-    env.reactor().pool().take(bytes).map_err(|_| ReadError::Busy { bytes })
+    env.reactor().pool().take_leaving(bytes, 2 * env.reserve_bytes()).map_err(|_| ReadError::Busy { bytes })
 }

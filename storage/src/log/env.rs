@@ -22,6 +22,19 @@ use std::sync::Arc;
 
 /// Logs looked at for one chunk to evict; the next append goes on from there.
 const EVICTION_TRIES_MAX: usize = 16;
+/// This part of the pool is for appends alone: reads leave it free, however slowly those who asked for them take them.
+///
+/// ```text
+///   the pool                                                                    256 MiB by default
+///     tail cache, at most half                                                  128
+///     for appends alone: PART, when all else is in use                            16
+///     left free by cold reads, for reads of the tail and for frames              16
+///     cold reads, tail chunks that only readers still hold, frames, the rest     96
+/// ```
+///
+/// A read of the tail takes no memory, but keeps a chunk alive that the tail would let go of: such reads wait once only
+/// the part for appends is free. So at any time an append finds that part, and every chunk that is durable and not held.
+const RESERVE_PART: usize = 16;
 /// Blocks kept aside for commit writes.
 const BLOCKS_KEPT: usize = 16;
 
@@ -134,7 +147,7 @@ impl StorageEnv {
             options.commit_bytes_max
         );
         let spares = SpareMaker::new(reactor.clone(), data, shard, options.direct, options.prewritten_bytes_max);
-        // The rest of the pool is for what is pending, for cold reads and for everybody else.
+        // The rest of the pool is for what is pending, for cold reads and for everybody else: see `RESERVE_PART`.
         let mut options = options;
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
         let first_block = reactor.pool().take(BLOCK_BYTES as usize).ok();
@@ -219,6 +232,17 @@ impl StorageEnv {
     /// A number for a log that was opened; no other log of this shard has had it.
     pub(crate) fn next_log(&self) -> u64 {
         self.0.next_log.replace(self.0.next_log.get() + 1)
+    }
+
+    /// Bytes of the pool that are for appends alone.
+    #[must_use]
+    pub fn reserve_bytes(&self) -> usize {
+        self.0.reactor.pool().budget() / RESERVE_PART
+    }
+
+    /// Whether only what is for appends is left: nothing else may come to hold memory now.
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.0.reactor.pool().free() < self.reserve_bytes()
     }
 
     // ---- the tail cache ----

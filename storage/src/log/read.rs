@@ -131,6 +131,10 @@ impl Log {
         };
         let hot_from = hot_start(segment, from);
         if let Some(position) = hot_from {
+            // Slices keep memory that the tail may want to let go of: none while there is little of it.
+            if self.0.env.is_short_of_memory() {
+                return Err(ReadError::Busy { bytes: bytes_max });
+            }
             let read = read_hot(segment, end, position, wanted)?;
             self.0.env.count(|c| c.reads_hot += 1);
             return Ok(read.map_or(ReadOutcome::Empty, ReadOutcome::Hot));

@@ -50,6 +50,8 @@ pub const DEVIATIONS: &[(&str, &str)] = &[
     ("metric.reporters", "there is no JMX without a JVM"),
     ("node.id", "Kafka has no default"),
     ("process.roles", "Kafka has no default"),
+    ("socket.receive.buffer.bytes", "the system adapts the buffer to the connection"),
+    ("socket.send.buffer.bytes", "the system adapts the buffer to the connection"),
 ];
 
 static BROKER: LazyLock<Vec<Definition>> = LazyLock::new(|| {

@@ -27,7 +27,7 @@ use io_uring::{IoUring, cqueue, opcode};
 
 use crate::driver::{Completion, DirEntry, Driver, Op, Wait};
 use crate::ids::{Handle, OpToken, WakeTarget};
-use crate::net::RawConn;
+use crate::net::{ListenHow, RawConn};
 use crate::pin::CoreId;
 use crate::time::{Monotonic, UnixMillis};
 use crate::wake::RemoteWaker;
@@ -380,8 +380,8 @@ impl Driver for RingDriver {
         unsafe { self.push(close) };
     }
 
-    fn listen(&mut self, addr: SocketAddr, backlog: u32) -> io::Result<Handle> {
-        sockets::listen(addr, backlog)
+    fn listen(&mut self, addr: SocketAddr, how: ListenHow) -> io::Result<Handle> {
+        sockets::listen(addr, how)
     }
 
     fn try_accept(&mut self, listener: Handle) -> io::Result<(RawConn, SocketAddr)> {
@@ -398,6 +398,10 @@ impl Driver for RingDriver {
 
     fn try_recv(&mut self, handle: Handle, into: &mut [u8]) -> io::Result<usize> {
         sockets::recv(handle, into)
+    }
+
+    fn acknowledged_bytes(&mut self, handle: Handle) -> io::Result<u64> {
+        sockets::acknowledged_bytes(handle)
     }
 
     fn shutdown(&mut self, handle: Handle) {

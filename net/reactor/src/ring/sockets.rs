@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::driver::DirEntry;
 use crate::ids::Handle;
-use crate::net::{Closer, RawConn, get_addr, put_addr};
+use crate::net::{Closer, ListenHow, RawConn, get_addr, put_addr};
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -30,7 +30,7 @@ fn set_option(fd: i32, level: libc::c_int, option: libc::c_int, value: libc::c_i
     checked(unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) }).map(drop)
 }
 
-pub(super) fn listen(addr: SocketAddr, backlog: u32) -> io::Result<Handle> {
+pub(super) fn listen(addr: SocketAddr, how: ListenHow) -> io::Result<Handle> {
     // Non-blocking: accepting is tried, and waited for by readiness.
     let fd = socket(addr, libc::SOCK_NONBLOCK)?;
     // Lets a restart bind while connections of the last run linger; two listeners still exclude each other.
@@ -40,7 +40,13 @@ pub(super) fn listen(addr: SocketAddr, backlog: u32) -> io::Result<Handle> {
     let len = put_addr(addr, &mut storage);
     // SAFETY: the address is readable for its length.
     checked(unsafe { libc::bind(fd.as_raw_fd(), (&raw const storage).cast(), len) })?;
-    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    // Accepted sockets take these over, tcp(7); the receive buffer must be known before the first handshake.
+    for (option, bytes) in [(libc::SO_SNDBUF, how.send_buffer_bytes), (libc::SO_RCVBUF, how.receive_buffer_bytes)] {
+        if let Some(bytes) = bytes {
+            set_option(fd.as_raw_fd(), libc::SOL_SOCKET, option, i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        }
+    }
+    let backlog = i32::try_from(how.backlog).unwrap_or(i32::MAX);
     // SAFETY: no pointers involved.
     checked(unsafe { libc::listen(fd.as_raw_fd(), backlog) })?;
     Ok(Handle(std::os::fd::IntoRawFd::into_raw_fd(fd)))
@@ -70,6 +76,18 @@ pub(super) fn recv(handle: Handle, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is writable for its length.
     let got = unsafe { libc::recv(handle.0, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// tcp(7), TCP_INFO.
+pub(super) fn acknowledged_bytes(handle: Handle) -> io::Result<u64> {
+    // SAFETY: all zeroes is a valid value of this C structure.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the structure is writable for its length.
+    checked(unsafe {
+        libc::getsockopt(handle.0, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len)
+    })?;
+    Ok(info.tcpi_bytes_acked)
 }
 
 type NameOf = unsafe extern "C" fn(libc::c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;

@@ -15,7 +15,7 @@ use super::world::{SimOp, World};
 use super::{Shared, advance, round};
 use crate::driver::{Completion, DirEntry, Driver, Durability, Op, Wait};
 use crate::ids::{Handle, OpToken, WakeTarget};
-use crate::net::{Closer, RawConn, get_addr};
+use crate::net::{Closer, ListenHow, RawConn, get_addr};
 use crate::time::{Monotonic, UnixMillis};
 use crate::wake::RemoteWaker;
 
@@ -273,13 +273,13 @@ impl Driver for SimDriver {
         }
     }
 
-    fn listen(&mut self, addr: SocketAddr, backlog: u32) -> io::Result<Handle> {
+    fn listen(&mut self, addr: SocketAddr, how: ListenHow) -> io::Result<Handle> {
         let node = self.node();
         self.with(|w| {
             if !w.handles_left(node) {
                 return Err(libc::EMFILE);
             }
-            let listener = w.net.bind(node, addr, backlog)?;
+            let listener = w.net.bind(node, addr, how.backlog)?;
             let handle = w.fresh_handle();
             w.net.sockets.insert(handle, SocketState::Listener(listener));
             Ok(handle)
@@ -345,6 +345,10 @@ impl Driver for SimDriver {
             }
         })
         .map_err(errno)
+    }
+
+    fn acknowledged_bytes(&mut self, handle: Handle) -> io::Result<u64> {
+        self.with(|w| w.net.end(handle).map(|e| e.sent_bytes).ok_or(libc::ENOTCONN)).map_err(errno)
     }
 
     fn shutdown(&mut self, handle: Handle) {

@@ -83,6 +83,8 @@ pub(super) struct End {
     pub error: Option<i32>,
     pub send_shut: bool,
     pub sends: VecDeque<PendingSend>,
+    /// Bytes that have left for the peer, which has promised room for them.
+    pub sent_bytes: u64,
 }
 
 pub(super) struct ListenerState {
@@ -184,6 +186,7 @@ impl Net {
             error: None,
             send_shut: false,
             sends: VecDeque::new(),
+            sent_bytes: 0,
         }
     }
 
@@ -231,6 +234,7 @@ impl Net {
                 room -= n;
                 moved += n;
             }
+            end.sent_bytes += moved as u64;
         }
         if let Some(peer) = self.end(peer) {
             peer.coming += moved;

@@ -7,6 +7,7 @@
 use super::xxh32::{Xxh32, xxh32};
 use super::{DecompressError, DecompressScratch, Piece, take};
 use crate::batch::Compression;
+use core::ops::Range;
 
 /// First bytes of a frame, little-endian.
 pub(super) const MAGIC: u32 = 0x184D_2204;
@@ -31,19 +32,24 @@ pub(super) enum State {
 
 #[derive(Debug)]
 pub(super) struct Frame {
-    block_bytes_max: usize,
+    /// At most 4 MiB.
+    block_bytes_max: u32,
     has_block_checksums: bool,
     content_bytes: Option<u64>,
     content_checksum: Option<Xxh32>,
     produced: u64,
+    /// What of the last decoded block has not been handed out.
+    left: Range<u32>,
 }
 
 impl State {
+    /// A block is decoded as a whole, and handed out in pieces: who walks over 4 MiB of records does so in slices.
     pub(super) fn step(
         &mut self,
         input: &[u8],
         position: &mut usize,
         scratch: &mut DecompressScratch,
+        bytes_max: usize,
     ) -> Result<Piece, DecompressError> {
         if let Self::Start = self {
             *self = Self::Frame(read_header(input, position)?);
@@ -51,7 +57,14 @@ impl State {
         let Self::Frame(frame) = self else {
             return Ok(Piece::End);
         };
+        if !frame.left.is_empty() {
+            return Ok(frame.next_of_block(bytes_max));
+        }
         match frame.block(input, position, &mut scratch.lz4_block)? {
+            Some(Piece::Lz4Block(decoded)) => {
+                frame.left = 0..decoded.len() as u32;
+                Ok(frame.next_of_block(bytes_max))
+            }
             Some(piece) => Ok(piece),
             None if *position == input.len() => {
                 *self = Self::End;
@@ -63,6 +76,13 @@ impl State {
 }
 
 impl Frame {
+    fn next_of_block(&mut self, bytes_max: usize) -> Piece {
+        let start = self.left.start;
+        let bytes_max = u32::try_from(bytes_max).unwrap_or(u32::MAX);
+        self.left.start = self.left.end.min(start.saturating_add(bytes_max));
+        Piece::Lz4Block(start as usize..self.left.start as usize)
+    }
+
     /// The next block, or `None` at the end mark.
     fn block(
         &mut self,
@@ -86,7 +106,8 @@ impl Frame {
             }
             return Ok(None);
         }
-        if bytes > self.block_bytes_max {
+        let bytes_max = self.block_bytes_max as usize;
+        if bytes > bytes_max {
             return Err(corrupt("a block larger than the frame allows"));
         }
         let start = *position;
@@ -98,12 +119,12 @@ impl Frame {
         let (piece, content) = if word & STORED != 0 {
             (Piece::Input(start..start + bytes), block)
         } else {
-            if buffer.len() < self.block_bytes_max {
-                buffer.resize(self.block_bytes_max, 0);
+            if buffer.len() < bytes_max {
+                buffer.resize(bytes_max, 0);
             }
-            let out = buffer.get_mut(..self.block_bytes_max).unwrap_or_default();
+            let out = buffer.get_mut(..bytes_max).unwrap_or_default();
             let produced = lz4_flex::block::decompress_into(block, out).map_err(|_| corrupt("bad block"))?;
-            (Piece::Lz4Block(produced), buffer.get(..produced).unwrap_or_default())
+            (Piece::Lz4Block(0..produced), buffer.get(..produced).unwrap_or_default())
         };
         if let Some(checksum) = &mut self.content_checksum {
             checksum.update(content);
@@ -150,6 +171,7 @@ fn read_header(input: &[u8], position: &mut usize) -> Result<Frame, DecompressEr
         content_bytes,
         content_checksum: (flags & FLAG_CONTENT_CHECKSUM != 0).then(Xxh32::new),
         produced: 0,
+        left: 0..0,
     })
 }
 

@@ -129,7 +129,7 @@ enum Piece {
     /// In the input, for codecs that store incompressible parts as they are.
     Input(core::ops::Range<usize>),
     Window(usize),
-    Lz4Block(usize),
+    Lz4Block(core::ops::Range<usize>),
     SnappyChunk(core::ops::Range<usize>),
     /// Nothing came out of this much input.
     Nothing,
@@ -168,7 +168,7 @@ impl<'a> Decompression<'a> {
     }
 
     /// The next piece of output, about `bytes_max` bytes at most; `None` at the end. A piece may be empty: input was consumed
-    /// that put out nothing. The unit of lz4 is its block and may be as large as 4 MiB.
+    /// that put out nothing. The unit that lz4 decodes at once is its block, which may be as large as 4 MiB.
     ///
     /// # Errors
     /// When the input is corrupt or ends too early, or the output exceeds its bound.
@@ -191,13 +191,13 @@ impl<'a> Decompression<'a> {
                     }
                 }
             }
-            Stream::Lz4(state) => state.step(self.input, &mut self.position, scratch)?,
+            Stream::Lz4(state) => state.step(self.input, &mut self.position, scratch, bytes_max)?,
             Stream::Zstd(state) => state.step(self.input, &mut self.position, scratch, bytes_max)?,
         };
         let bytes = match piece {
             Piece::Input(range) => self.input.get(range),
             Piece::Window(bytes) => self.scratch.window.get(..bytes),
-            Piece::Lz4Block(bytes) => self.scratch.lz4_block.get(..bytes),
+            Piece::Lz4Block(range) => self.scratch.lz4_block.get(range),
             Piece::SnappyChunk(range) => self.scratch.snappy_chunk.get(range),
             Piece::Nothing => Some(&[][..]),
             Piece::End => return Ok(None),
