@@ -122,8 +122,23 @@ final class AlterConfigScenarios {
             new Change(SET, "retention.ms", "2000000")));
         expect(x, "one is left", topic, Map.of("retention.ms", "2000000"));
         x.ask("delete what is not set", change(TOPIC, topic, new Change(DELETE, "segment.ms", null)));
+        lists(x);
         x.ask("no changes", change(TOPIC, topic));
         x.ask("no resources", new IncrementalAlterConfigsRequestData());
+    }
+
+    /** Lists are added to and taken from item by item, whatever stands in them twice. */
+    private static void lists(Exchange x) throws Exception {
+        String topic = x.name("lists");
+        String list = "follower.replication.throttled.replicas";
+        x.setup().topic(topic, 1);
+        x.ask("append to an empty list", change(TOPIC, topic, new Change(APPEND, list, "0:1,1:1")));
+        expect(x, "a list of two", topic, Map.of(list, "0:1,1:1"));
+        x.ask("append old and new", change(TOPIC, topic, new Change(APPEND, list, "1:1,2:1,0:1,3:1")));
+        expect(x, "only the new ones came", topic, Map.of(list, "0:1,1:1,2:1,3:1"));
+        x.ask("append the same twice", change(TOPIC, topic, new Change(APPEND, list, "4:1,4:1")));
+        x.ask("subtract several, one of them twice", change(TOPIC, topic, new Change(SUBTRACT, list, "1:1,1:1,3:1,9:1")));
+        x.ask("subtract all", change(TOPIC, topic, new Change(SUBTRACT, list, "0:1,2:1,4:1")));
     }
 
     private static void incrementalBad(Exchange x, short v) throws Exception {

@@ -37,6 +37,13 @@ final class FetchLimitScenarios {
             x.ask("whole limit " + limit,
                 Fetch.request(v, Fetch.topic(v, name, id, Fetch.from(0, 0), Fetch.from(1, 0))).setMaxBytes(limit));
         }
+        int one = Batch.sized(BATCH_VALUE_BYTES).sizeInBytes();
+        x.ask("the whole is used up by the first that has anything",
+            Fetch.request(v, Fetch.topic(v, name, id, Fetch.from(1, 2), Fetch.from(0, 0))).setMaxBytes(one));
+        x.ask("the rest of the whole goes to the next",
+            Fetch.request(v, Fetch.topic(v, name, id, limited(0, one), Fetch.from(1, 0))).setMaxBytes(2 * one));
+        x.ask("whole batches of both, in the request's order",
+            Fetch.request(v, Fetch.topic(v, name, id, Fetch.from(1, 0), Fetch.from(0, 0))).setMaxBytes(30_000));
         x.ask("negative partition limit", Fetch.request(v, Fetch.topic(v, name, id, limited(0, -1))));
         x.ask("negative whole limit", Fetch.request(v, Fetch.topic(v, name, id, Fetch.from(0, 0))).setMaxBytes(-1));
         x.ask("an empty partition first does not use up the one batch",

@@ -51,6 +51,22 @@ final class FetchSessionScenarios {
         x.ask("the error comes again", in(session, 9, Fetch.request(v)));
         x.ask("started over with the same id", in(session, NEW, Fetch.request(v, Fetch.topic(v, name, id, Fetch.from(0, 1)))));
         x.ask("the old one is gone", in(session, 10, Fetch.request(v)));
+        turns(x, v);
+    }
+
+    /** A partition whose records went out stands behind the others from then on: the answer has room for one at a time. */
+    private static void turns(Exchange x, short v) throws Exception {
+        String name = x.name("turns");
+        Uuid id = x.setup().topic(name, 3);
+        for (int partition = 0; partition < 3; partition++) {
+            x.setup().produce(id, partition, Batch.plain(1));
+        }
+        FetchRequestData all = Fetch.request(v, Fetch.topic(v, name, id, Fetch.from(0, 0), Fetch.from(1, 0), Fetch.from(2, 0)));
+        FetchResponseData created = x.ask("created with room for one batch", in(0, NEW, all.setMaxBytes(1)));
+        int session = created.sessionId();
+        for (int epoch = 1; epoch <= 5; epoch++) {
+            x.ask("turn " + epoch, in(session, epoch, Fetch.request(v).setMaxBytes(1)));
+        }
     }
 
     private static void errors(Exchange x, short v) throws Exception {
