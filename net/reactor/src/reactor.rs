@@ -319,7 +319,10 @@ impl Reactor {
             inner.tally(|c| c.sleeps += 1);
             driver.park(Wait::Until(deadline), worked);
         }
-        mail.clear_parked();
+        // A simulated sleep returns at once and lasts until the next turn: mail that comes meanwhile must still wake.
+        if !inner.simulated {
+            mail.clear_parked();
+        }
     }
 
     /// Drives `future` and all tasks on this thread until it completes. For tests, tools and start-up. In the

@@ -456,3 +456,29 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(trace(77), trace(77));
     assert_ne!(trace(77), trace(78));
 }
+
+#[test]
+fn mail_wakes_a_shard_whose_sender_did_nothing_but_pass_it_on() {
+    // Such a turn runs no task and reaps nothing: only the wake-up says that the world has not come to rest.
+    let world = SimWorld::new(3);
+    let node = world.add_node();
+    let passed = Rc::new(Cell::new(0));
+    for mut port in mail_mesh::<u32>(3, 4) {
+        let reactor = Reactor::new(world.driver(node), limits());
+        let (own, count) = (reactor.clone(), Rc::clone(&passed));
+        if port.id() == ShardId(0) {
+            port.send(ShardId(1), 0).unwrap();
+        }
+        world.attach(&reactor, move || {
+            own.reap();
+            while let Some((_, hops)) = port.recv() {
+                count.set(hops);
+                port.send(ShardId((port.id().0 + 1) % 3), hops + 1).unwrap();
+            }
+            own.run_tasks();
+            port.wake_peers(&own);
+            own.park(&port);
+        });
+    }
+    world.run_until(|| passed.get() == 1_000).unwrap();
+}

@@ -326,9 +326,14 @@ impl Driver for SimDriver {
         self.with(|w| {
             let end = w.net.end(handle).ok_or(libc::EBADF)?;
             let n = end.received.len().min(into.len());
-            for (to, from) in into.iter_mut().zip(end.received.drain(..n)) {
-                *to = from;
+            let mut to = &mut into[..n];
+            let (first, second) = end.received.as_slices();
+            for from in [first, second] {
+                let (now, later) = to.split_at_mut(from.len().min(to.len()));
+                now.copy_from_slice(&from[..now.len()]);
+                to = later;
             }
+            end.received.drain(..n);
             let (peer, error, ended) = (end.peer, end.error, end.ended);
             if n > 0 {
                 // There is room again.
