@@ -13,6 +13,7 @@ use corelog_storage::log::{Log, LogName, OpenError};
 use tracing::{error, warn};
 
 use super::Shard;
+use super::offline::{Reason, set_offline};
 use super::together::together;
 use crate::config::BrokerConfig;
 use crate::controller::{ConfigResource, MetadataImage, TopicImage};
@@ -26,6 +27,7 @@ const LOGS_AT_ONCE: usize = 16;
 /// Brings this shard to `image`, then puts the image in force. Returns when every partition is as it says, so that a
 /// client that was told "created" finds it on any connection.
 pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
+    let _turn = shard.offline.turn().await;
     let before = shard.image();
     // Deletions first: a topic made anew has its predecessor's folder names.
     let gone: Vec<PartitionKey> = shard
@@ -36,7 +38,7 @@ pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
         .copied()
         .collect();
     together(LOGS_AT_ONCE, gone.into_iter().map(|key| delete(shard, key))).await;
-    shard.offline.borrow_mut().retain(|key| image.topic(key.topic_id).is_some());
+    shard.offline.retain(|key| image.topic(key.topic_id).is_some());
 
     let config = in_force(shard, &image);
     let same_broker = Arc::ptr_eq(&config, &shard.config());
@@ -78,6 +80,14 @@ fn in_force(shard: &Shard, image: &MetadataImage) -> Arc<BrokerConfig> {
     }
 }
 
+/// Tries partitions again that could not be opened, under the image in force.
+pub async fn open_again(shard: &Rc<Shard>, keys: Vec<PartitionKey>) {
+    let image = shard.image();
+    let work =
+        keys.into_iter().filter_map(|key| image.topic(key.topic_id).map(|topic| bring(shard, &image, topic, key)));
+    together(LOGS_AT_ONCE, work).await;
+}
+
 /// Makes one partition as the image says.
 async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key: PartitionKey) {
     let Some(state) = topic.partition(key.partition) else { return };
@@ -104,12 +114,15 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
         Ok(log) => {
             let partition = Partition::new(key, Arc::clone(&topic.name), log, config, state);
             begin_reign(shard, &partition, topic, key).await;
-            shard.offline.borrow_mut().remove(&key);
+            shard.offline.remove(key);
             shard.partitions.borrow_mut().insert(key, partition);
         }
         Err(reason) => {
-            error!(topic = %topic.name, partition = key.partition.0, %reason, "partition is offline");
-            shard.offline.borrow_mut().insert(key);
+            let why = if reason.is_no_space() { Reason::NoSpace } else { Reason::Broken };
+            if !shard.offline.contains(key) {
+                error!(topic = %topic.name, partition = key.partition.0, %reason, "partition is offline");
+            }
+            set_offline(shard, key, why);
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod connection;
 pub mod controlling;
 pub mod housekeeping;
 pub mod mail;
+pub mod offline;
 pub mod serve;
 pub mod together;
 pub mod work;
@@ -42,7 +43,7 @@ use corelog_reactor::{AlignedBuf, MailPort, Notify, Reactor, ShardId};
 use corelog_storage::batch::DecompressScratch;
 use corelog_storage::ids::{ProducerId, Timestamp};
 use corelog_storage::log::StorageEnv;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use slab::Slab;
 use tracing::error;
 
@@ -76,7 +77,7 @@ pub struct Shard {
     image: RefCell<Arc<MetadataImage>>,
     partitions: RefCell<FxHashMap<PartitionKey, Rc<Partition>>>,
     /// Partitions of this shard whose log could not be opened.
-    offline: RefCell<FxHashSet<PartitionKey>>,
+    offline: offline::Offline,
     dirty: RefCell<Vec<Rc<Partition>>>,
     committers: commit::Committers,
     asks: Asks,
@@ -136,7 +137,7 @@ impl Shard {
             image: RefCell::default(),
             counters: Counters::default(),
             partitions: RefCell::default(),
-            offline: RefCell::default(),
+            offline: offline::Offline::default(),
             dirty: RefCell::default(),
             committers: commit::Committers::default(),
             asks: Asks::default(),
@@ -216,6 +217,11 @@ impl Shard {
     /// The loop ends after this turn.
     pub fn finish(&self) {
         self.finished.set(true);
+    }
+
+    /// Whether its last turn is over.
+    pub fn is_finished(&self) -> bool {
+        self.finished.get()
     }
 
     // ---- mail ----
@@ -353,7 +359,7 @@ impl Shard {
 
     /// Why a partition is not here: its log is broken, or the client should look for it elsewhere or nowhere.
     pub(crate) fn missing_partition(&self, key: PartitionKey) -> ErrorCode {
-        if self.offline.borrow().contains(&key) {
+        if self.offline.contains(key) {
             return ErrorCode::KafkaStorageError;
         }
         let image = self.image.borrow();

@@ -4,6 +4,7 @@
 
 use crate::batch::BatchError;
 use crate::disk::checkpoint::CheckpointError;
+use crate::disk::files::is_no_space;
 use crate::disk::meta::MetaError;
 use crate::ids::{LeaderEpoch, Offset, Timestamp, TopicId};
 use crate::producers::{MarkerError, SequenceError};
@@ -124,6 +125,14 @@ pub enum OpenError {
         /// How it failed.
         error: io::Error,
     },
+}
+
+impl OpenError {
+    /// Whether the disk was full: the same may succeed when there is space.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, OpenError::Io { error, .. } if is_no_space(error))
+    }
 }
 
 /// Why batches were not appended. Nothing of them is in the log.

@@ -1,0 +1,94 @@
+//! Partitions of this shard that could not be opened.
+//!
+//! Holds: which they are, and the task that tries those again that a full disk was to blame for. Never touches: how a
+//! partition is opened ([`super::apply`]).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use corelog_reactor::Notify;
+use rustc_hash::FxHashMap;
+
+use super::{Shard, apply};
+use crate::partition::call::PartitionKey;
+
+/// Why a partition is offline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The disk was full: it is tried again by itself.
+    NoSpace,
+    /// Its log is damaged, or the disk failed: that takes a restart, or more.
+    Broken,
+}
+
+/// The offline partitions of a shard. Bounded: they are partitions.
+#[derive(Default)]
+pub struct Offline {
+    partitions: RefCell<FxHashMap<PartitionKey, Reason>>,
+    is_retrying: Cell<bool>,
+    /// Partitions are opened and removed by an image being applied, or by the retry: never by both at once.
+    is_busy: Cell<bool>,
+    freed: Notify,
+}
+
+/// Held while partitions are opened and removed.
+pub struct Turn<'a>(&'a Offline);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.is_busy.set(false);
+        self.0.freed.notify();
+    }
+}
+
+impl Offline {
+    /// Waits for the other one to finish. Images are applied one at a time, so there is one other at most.
+    pub async fn turn(&self) -> Turn<'_> {
+        while self.is_busy.get() {
+            self.freed.notified().await;
+        }
+        self.is_busy.set(true);
+        Turn(self)
+    }
+
+    /// Whether this one is offline.
+    pub fn contains(&self, key: PartitionKey) -> bool {
+        self.partitions.borrow().contains_key(&key)
+    }
+
+    /// It is open, or gone.
+    pub fn remove(&self, key: PartitionKey) {
+        self.partitions.borrow_mut().remove(&key);
+    }
+
+    /// Forgets those that are not wanted any more.
+    pub fn retain(&self, wanted: impl Fn(PartitionKey) -> bool) {
+        self.partitions.borrow_mut().retain(|key, _| wanted(*key));
+    }
+
+    fn waiting(&self) -> Vec<PartitionKey> {
+        let partitions = self.partitions.borrow();
+        partitions.iter().filter(|(_, reason)| **reason == Reason::NoSpace).map(|(key, _)| *key).collect()
+    }
+}
+
+/// A partition could not be opened.
+pub fn set_offline(shard: &Rc<Shard>, key: PartitionKey, reason: Reason) {
+    let offline = &shard.offline;
+    offline.partitions.borrow_mut().insert(key, reason);
+    if reason == Reason::NoSpace && !offline.is_retrying.replace(true) {
+        shard.spawn(retry(Rc::clone(shard)));
+    }
+}
+
+/// Opens what found no space, again and again until there is some.
+async fn retry(shard: Rc<Shard>) {
+    let offline = &shard.offline;
+    while !offline.waiting().is_empty() {
+        shard.reactor().sleep(shard.storage().options().no_space_retry).await;
+        let turn = offline.turn().await;
+        apply::open_again(&shard, offline.waiting()).await;
+        drop(turn);
+    }
+    offline.is_retrying.set(false);
+}
