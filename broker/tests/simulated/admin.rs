@@ -1,0 +1,224 @@
+//! Holds: the client that makes, grows, changes and deletes topics and records; and the check of all that after a start.
+//! Never touches: the broker, faults.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use corelog_net::wire::ErrorCode;
+
+use super::client::{Connection, Gone};
+use super::model::Topic;
+use super::random::Random;
+use super::reads::read_whole;
+use super::requests::{self, Place};
+use super::work::{Work, is_present};
+
+/// Topics that stay once they are made.
+pub const STABLE: [&str; 2] = ["orders", "events"];
+/// A topic that is deleted and made again.
+pub const CHURN: &str = "churn";
+/// The config that is changed.
+const CONFIG: &str = "retention.ms";
+const CONFIG_DEFAULT: &str = "604800000";
+const PARTITIONS_MAX: i32 = 5;
+
+/// Makes the stable topics, if they are not there.
+pub async fn make_topics(work: &Rc<Work>, connection: &Connection, random: &mut Random) -> Result<(), Gone> {
+    for name in STABLE {
+        if !is_present(work, name) {
+            make(work, connection, name, random).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn make(work: &Rc<Work>, connection: &Connection, name: &str, random: &mut Random) -> Result<(), Gone> {
+    let mut pick = |from: &[u64]| from[random.below(from.len() as u64) as usize].to_string();
+    let configs = [
+        ("internal.segment.bytes", pick(&[24_000, 200_000, 4_000_000])),
+        ("index.interval.bytes", pick(&[64, 512, 4_096])),
+    ];
+    work.model.borrow_mut().segment_bytes.insert(name.to_owned(), configs[0].1.parse().expect("a number"));
+    let partitions = 1 + random.below(3) as i32;
+    work.model.borrow_mut().topics.insert(name.to_owned(), Topic::Unknown);
+    let (error, id) = requests::create_topic(connection, name, partitions, &configs).await?;
+    match error {
+        ErrorCode::None => work.model.borrow_mut().created(name, id, partitions),
+        error => {
+            // Refused: it is not there, in this life or the next.
+            assert!(is_refusal(work, error), "creating {name} was answered with {}", error.name());
+            work.model.borrow_mut().topics.insert(name.to_owned(), Topic::Absent);
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error means that the change was not made.
+fn is_refusal(work: &Work, error: ErrorCode) -> bool {
+    work.may_refuse.get()
+        && matches!(error, ErrorCode::KafkaStorageError | ErrorCode::NotController | ErrorCode::NotLeaderOrFollower)
+}
+
+/// Whether a topic is there, or may be: a change that was not answered may still be on its way in this life.
+fn is_open(work: &Work, name: &str) -> bool {
+    matches!(work.model.borrow().topics.get(name), Some(Topic::Present { .. } | Topic::Unknown))
+}
+
+/// Changes things until the life ends.
+pub async fn administer(work: Rc<Work>, connection: Connection, random: Rc<RefCell<Random>>) -> Result<(), Gone> {
+    let mut random = random.borrow_mut();
+    while !work.is_ending.get() {
+        match random.below(10) {
+            0 | 1 if is_present(&work, CHURN) => delete(&work, &connection).await?,
+            0..=2 if !is_open(&work, CHURN) => make(&work, &connection, CHURN, &mut random).await?,
+            3 => grow(&work, &connection, STABLE[random.below(2) as usize]).await?,
+            4 | 5 => configure(&work, &connection, STABLE[random.below(2) as usize], &mut random).await?,
+            6 | 7 => delete_records(&work, &connection, &mut random).await?,
+            _ => ask_offsets(&work, &connection, &mut random).await?,
+        }
+        let pause = Duration::from_micros(random.below(20_000));
+        work.reactor.sleep(pause).await;
+    }
+    Ok(())
+}
+
+async fn delete(work: &Rc<Work>, connection: &Connection) -> Result<(), Gone> {
+    let now = |topic| work.model.borrow_mut().topics.insert(CHURN.to_owned(), topic);
+    let Some(before) = now(Topic::Unknown) else { return Ok(()) };
+    match requests::delete_topic(connection, CHURN).await? {
+        ErrorCode::None => drop(now(Topic::Absent)),
+        error => {
+            assert!(is_refusal(work, error), "deleting {CHURN} was answered with {}", error.name());
+            now(before);
+        }
+    }
+    Ok(())
+}
+
+async fn grow(work: &Rc<Work>, connection: &Connection, name: &str) -> Result<(), Gone> {
+    let Some(Topic::Present { id, partitions, growing: None }) = work.model.borrow().topics.get(name).cloned() else {
+        return Ok(());
+    };
+    if partitions >= PARTITIONS_MAX {
+        return Ok(());
+    }
+    let count = partitions + 1;
+    let now = |growing, partitions| {
+        work.model.borrow_mut().topics.insert(name.to_owned(), Topic::Present { id, partitions, growing });
+    };
+    now(Some(count), partitions);
+    match requests::create_partitions(connection, name, count).await? {
+        ErrorCode::None => now(None, count),
+        error => {
+            assert!(is_refusal(work, error), "growing {name} was answered with {}", error.name());
+            now(None, partitions);
+        }
+    }
+    Ok(())
+}
+
+async fn configure(work: &Rc<Work>, connection: &Connection, name: &str, random: &mut Random) -> Result<(), Gone> {
+    // A change that was not answered may still be on its way, and come after this one.
+    let is_open = work.model.borrow().configs.get(name).is_some_and(|values| values.len() > 1);
+    if !is_present(work, name) || is_open {
+        return Ok(());
+    }
+    let value = (1_000_000_000 + random.below(1_000_000_000)).to_string();
+    let before = || [CONFIG_DEFAULT.to_owned()].into();
+    work.model.borrow_mut().configs.entry(name.to_owned()).or_insert_with(before).insert(value.clone());
+    let error = requests::set_config(connection, name, CONFIG, &value).await?;
+    let mut model = work.model.borrow_mut();
+    let values = model.configs.entry(name.to_owned()).or_default();
+    if error == ErrorCode::None {
+        values.retain(|other| *other == value);
+    } else {
+        values.remove(&value);
+        drop(model);
+        assert!(is_refusal(work, error), "configuring {name} was answered with {}", error.name());
+    }
+    Ok(())
+}
+
+async fn delete_records(work: &Rc<Work>, connection: &Connection, random: &mut Random) -> Result<(), Gone> {
+    let Some(place) = work.some_place(random) else { return Ok(()) };
+    let facts = work.facts(place.key);
+    let span = (facts.visible - facts.log_start).max(0) as u64;
+    let offset = facts.log_start + random.below(span + 1) as i64;
+    work.model.borrow_mut().partition(place.key).ask_deletion(offset);
+    let (error, low_watermark) = requests::delete_records(connection, &place, offset).await?;
+    if error == ErrorCode::None {
+        assert!(low_watermark >= offset, "records of {place:?} deleted to {low_watermark}, asked {offset}");
+        let mut model = work.model.borrow_mut();
+        model.partition(place.key).deleted(low_watermark);
+        model.checked.deletions += 1;
+    } else {
+        work.excuse("deleting records", &place, error);
+    }
+    Ok(())
+}
+
+async fn ask_offsets(work: &Rc<Work>, connection: &Connection, random: &mut Random) -> Result<(), Gone> {
+    let Some(place) = work.some_place(random) else { return Ok(()) };
+    if place.topic == CHURN {
+        // By name, it may be another topic by now.
+        return Ok(());
+    }
+    let then = work.facts(place.key);
+    let mark = -1 - random.below(2) as i64;
+    let (error, offset) = requests::list_offset(connection, &place, mark).await?;
+    if error != ErrorCode::None {
+        work.excuse("the offsets", &place, error);
+        return Ok(());
+    }
+    let mut model = work.model.borrow_mut();
+    let partition = model.partition(place.key);
+    match mark {
+        -1 => partition.ends(then, then.log_start, offset),
+        _ => partition.ends(then, offset, then.visible),
+    }
+    Ok(())
+}
+
+/// Compares all topics with what is known of them.
+async fn observe(work: &Rc<Work>, connection: &Connection, is_new_life: bool) -> Result<(), Gone> {
+    let described = requests::metadata(connection).await?;
+    let mut model = work.model.borrow_mut();
+    for name in STABLE.iter().chain([&CHURN]) {
+        let found = described.iter().find(|(topic, _, _)| topic == name);
+        model.observed(name, found.map(|(_, id, epochs)| (*id, epochs.len() as i32)), is_new_life);
+        if let Some((_, id, epochs)) = found {
+            for (partition, epoch) in (0..).zip(epochs) {
+                model.partition((*id, partition)).leader_epoch(*epoch, is_new_life);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Everything is as it was told and read before: topics, configs, and every record.
+pub async fn verify(
+    work: &Rc<Work>,
+    connection: &Connection,
+    random: &mut Random,
+    is_new_life: bool,
+) -> Result<(), Gone> {
+    observe(work, connection, is_new_life).await?;
+    for name in STABLE {
+        let wanted = work.model.borrow().configs.get(name).cloned().unwrap_or_default();
+        if is_present(work, name) && !wanted.is_empty() {
+            let (error, value) = requests::config(connection, name, CONFIG).await?;
+            assert_eq!(error, ErrorCode::None, "the configs of {name}");
+            assert!(wanted.contains(&value), "{CONFIG} of {name} is {value}, not {wanted:?}");
+            if is_new_life {
+                work.model.borrow_mut().configs.insert(name.to_owned(), [value].into());
+            }
+        }
+    }
+    let keys = work.model.borrow().keys();
+    for (topic, key) in keys {
+        let bytes_max = [1, 5_000, 1 << 20][random.below(3) as usize];
+        read_whole(work, connection, &Place { topic, key }, bytes_max).await?;
+    }
+    Ok(())
+}
