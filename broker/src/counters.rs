@@ -56,6 +56,8 @@ counters! {
     connections_idle_closed,
     /// Connections closed because a request or an answer stood still for `corelog.connection.progress.timeout.ms`.
     connections_stalled,
+    /// Producers forgotten after `producer.id.expiration.ms` of silence.
+    producers_expired,
     /// Failed accepts.
     accepts_failed,
     /// Requests read.

@@ -46,7 +46,7 @@ fn what_was_left_over_is_set_aside() {
     let reactor = ring();
     reactor.block_on(async {
         let data = DataDir::open(&reactor, path).await.unwrap();
-        assert_eq!(data.logs(), ["orders-0"]);
+        assert!(path.join("orders-0").exists());
         assert_eq!(data.leftovers().len(), 2);
         assert!(!path.join(".spare").exists());
         assert!(!path.join("log-checkpoint.3.tmp").exists());

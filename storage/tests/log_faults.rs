@@ -357,7 +357,8 @@ fn a_follower_keeps_the_leaders_offsets_and_epochs() {
         append(&leader, &batch(3, 100, 77)).unwrap();
         commit_all(&leader).await;
         let bytes = read_all(&leader, Offset(0), 1 << 20).await;
-        let other = corelog_storage::log::LogName { topic: "copy".to_owned(), ..name() };
+        let topic_id = corelog_storage::ids::TopicId([8; 16]);
+        let other = corelog_storage::log::LogName { topic: "copy".to_owned(), topic_id, ..name() };
         let follower = Log::create(&env, other, small_segments()).await.unwrap();
         let appended = follower.append_as_follower(&bytes, Timestamp(0)).unwrap().unwrap();
         assert_eq!((appended.base_offset, appended.last_offset), (Offset(0), Offset(12)));
@@ -388,7 +389,8 @@ fn a_deleted_log_leaves_nothing_behind() {
     bench.cut_power();
     bench.reactor.block_on(async {
         let data = DataDir::open(&bench.reactor, Path::new("/data")).await.unwrap();
-        assert_eq!(data.logs(), ["orders-0"]);
+        let topics: Vec<_> = data.checkpoints().iter().map(|(key, _)| key.topic_id.0[0]).collect();
+        assert_eq!(topics, [9], "one entry, of the log that is there");
     });
 }
 
@@ -433,5 +435,106 @@ fn a_spare_that_was_taken_away_is_not_written_into() {
         let (_data, _env, log) = bench.open(LogConfig::default()).await;
         assert_eq!(log.fenced(), None);
         assert_eq!(offsets(&read_all(&log, Offset(0), 1 << 20).await).len(), 600, "every acknowledged record is there");
+    });
+}
+
+/// Fails what `which` picks, by path, with a full disk.
+fn no_space_for(disk: &SimDisk, part: &'static str) {
+    disk.set_fault(move |op| op.path.to_string_lossy().contains(part).then_some(DiskFault::Errno(libc_enospc())));
+}
+
+#[test]
+fn an_epoch_that_found_no_space_takes_no_appends_until_it_is_on_disk() {
+    let mut bench = bench(31);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 2).await;
+        let next = LeaderEpoch(log.epoch().0 + 1);
+        no_space_for(&bench.disk(), "leader-epoch");
+        assert!(log.new_epoch(next, log.log_end()).await.is_err());
+        for _ in 0..3 {
+            let refused = append(&log, &batch(1, 10, 2));
+            assert!(matches!(refused, Err(AppendError::EpochNotDurable { epoch }) if epoch == next), "{refused:?}");
+            bench.reactor.sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(offsets(&read_all(&log, Offset(0), 10_000).await).len(), 2, "reads go on");
+        assert_eq!(log.fenced(), None);
+        bench.disk().clear_fault();
+        bench.reactor.sleep(Duration::from_millis(50)).await;
+        append(&log, &batch(1, 10, 2)).expect("an append once there is space");
+        commit_all(&log).await;
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!((log.epoch(), log.log_end()), (LeaderEpoch(1), Offset(3)));
+    });
+}
+
+#[test]
+fn an_epoch_that_cannot_be_written_fences_the_log() {
+    let bench = bench(32);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 2).await;
+        bench.disk().eio_where(|op| op.path.to_string_lossy().contains("leader-epoch"));
+        assert!(log.new_epoch(LeaderEpoch(log.epoch().0 + 1), log.log_end()).await.is_err());
+        bench.disk().clear_fault();
+        assert!(matches!(append(&log, &batch(1, 10, 2)), Err(AppendError::Fenced(_))));
+    });
+}
+
+#[test]
+fn records_whose_deletion_failed_are_there_after_a_restart() {
+    let mut bench = bench(33);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 10).await;
+        bench.disk().eio_where(|op| op.path.to_string_lossy().contains("log-checkpoint"));
+        assert!(log.delete_records(Offset(5)).await.is_err());
+        assert_eq!(log.log_start(), Offset(0));
+        bench.disk().clear_fault();
+        // The checkpoint is written meanwhile.
+        bench.reactor.sleep(Duration::from_secs(2)).await;
+        assert_eq!(log.log_start(), Offset(0));
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!((log.log_start(), log.log_end()), (Offset(0), Offset(10)));
+        log.delete_records(Offset(5)).await.expect("the same deletion, asked for again");
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!((log.log_start(), log.log_end()), (Offset(5), Offset(10)));
+    });
+}
+
+#[test]
+fn a_deletion_that_fails_takes_nothing_back_of_one_that_succeeds() {
+    let mut bench = bench(34);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        fill(&log, 10).await;
+        bench.reactor.sleep(Duration::from_secs(2)).await;
+        let mut left = 1;
+        bench.disk().eio_where(move |op| {
+            let hit = left > 0 && op.kind == DiskOpKind::Sync && op.path.to_string_lossy().contains("log-checkpoint");
+            left -= u32::from(hit);
+            hit
+        });
+        let other = log.clone();
+        let second = std::rc::Rc::new(std::cell::Cell::new(None));
+        let out = second.clone();
+        bench.reactor.spawn(async move { out.set(Some(other.delete_records(Offset(6)).await.is_ok())) }).unwrap();
+        assert!(log.delete_records(Offset(3)).await.is_err());
+        bench.reactor.sleep(Duration::from_secs(2)).await;
+        assert_eq!((second.get(), log.log_start()), (Some(true), Offset(6)));
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        assert_eq!(log.log_start(), Offset(6), "a log start that was seen goes back");
     });
 }

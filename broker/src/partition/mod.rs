@@ -34,7 +34,7 @@ use tracing::{error, warn};
 use self::call::PartitionKey;
 use self::produce::{Backlogged, ProduceOutcome, Ticket};
 use self::waiters::ProduceWaiters;
-use crate::config::TopicConfig;
+use crate::config::{BrokerConfig, TopicConfig};
 use crate::controller::PartitionImage;
 use crate::shard::Shard;
 
@@ -109,8 +109,8 @@ impl Partition {
     }
 
     /// Takes over a changed configuration.
-    pub fn set_config(&self, config: Arc<TopicConfig>) {
-        self.log.set_config(rules::log_config(&config));
+    pub fn set_config(&self, config: Arc<TopicConfig>, broker: &BrokerConfig) {
+        self.log.set_config(rules::log_config(&config, broker));
         *self.rules.borrow_mut() = Rc::new(rules::validation_rules(&config));
         *self.config.borrow_mut() = config;
     }

@@ -7,7 +7,7 @@ use corelog_storage::batch::validate::{DECOMPRESSED_BYTES_MAX_DEFAULT, Validatio
 use corelog_storage::batch::{AppendOrigin, TimestampType as BatchTimestampType};
 use corelog_storage::log::{Durability as LogDurability, LogConfig};
 
-use crate::config::{Durability, TimestampType, TopicCompression, TopicConfig};
+use crate::config::{BrokerConfig, Durability, TimestampType, TopicCompression, TopicConfig};
 
 /// What a client's batch must keep to.
 pub fn validation_rules(config: &TopicConfig) -> ValidationRules {
@@ -25,7 +25,7 @@ pub fn validation_rules(config: &TopicConfig) -> ValidationRules {
 }
 
 /// What the log is told.
-pub fn log_config(config: &TopicConfig) -> LogConfig {
+pub fn log_config(config: &TopicConfig, broker: &BrokerConfig) -> LogConfig {
     LogConfig {
         segment_bytes_max: config.segment_bytes,
         segment_ms_max: i64::try_from(config.segment_ms_effective()).unwrap_or(i64::MAX),
@@ -36,6 +36,7 @@ pub fn log_config(config: &TopicConfig) -> LogConfig {
             Durability::Durable => LogDurability::Disk,
             Durability::Memory => LogDurability::Memory,
         },
+        producer_idle_ms_max: i64::try_from(broker.producer_id_expiration.as_millis()).unwrap_or(i64::MAX),
     }
 }
 

@@ -2,12 +2,11 @@
 //!
 //! Holds: the step from "the controller decided" to "it is so on this core". Never touches: what the controller decides.
 
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use corelog_net::wire::ErrorCode;
-use corelog_storage::disk::remove::DELETE_SUFFIX;
+use corelog_storage::disk::checkpoint::LogKey;
 use corelog_storage::ids::PartitionIndex;
 use corelog_storage::log::{Log, LogName, OpenError};
 use tracing::{error, warn};
@@ -37,8 +36,7 @@ pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
         .filter(|key| image.topic(key.topic_id).is_none_or(|topic| topic.partition(key.partition).is_none()))
         .copied()
         .collect();
-    together(LOGS_AT_ONCE, gone.into_iter().map(|key| delete(shard, key))).await;
-    shard.offline.retain(|key| image.topic(key.topic_id).is_some());
+    delete_all(shard, &before, &image, gone).await;
 
     let config = in_force(shard, &image);
     let same_broker = Arc::ptr_eq(&config, &shard.config());
@@ -91,10 +89,11 @@ pub async fn open_again(shard: &Rc<Shard>, keys: Vec<PartitionKey>) {
 /// Makes one partition as the image says.
 async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key: PartitionKey) {
     let Some(state) = topic.partition(key.partition) else { return };
-    let config = Arc::new(shard.config().topic_config(&topic.name, &image.config(&ConfigResource::topic(&topic.name))));
-    let log_config = log_config(&config);
+    let broker = shard.config();
+    let config = Arc::new(broker.topic_config(&topic.name, &image.config(&ConfigResource::topic(&topic.name))));
+    let log_config = log_config(&config, &broker);
     if let Some(partition) = shard.partition(key) {
-        partition.set_config(config);
+        partition.set_config(config, &broker);
         if state.leader_epoch > partition.leader_epoch() {
             begin_reign(shard, &partition, topic, key).await;
         }
@@ -104,9 +103,9 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
     // A folder that is not there is made: the topic is new, or the broker stopped between deciding and making it.
     let name = LogName { topic: topic.name.to_string(), partition: key.partition, topic_id: key.topic_id };
     let mut opened = Log::open_or_create(shard.storage(), name.clone(), log_config.clone()).await;
-    if let Err(OpenError::TopicId { folder, found, .. }) = &opened
+    if let Err(OpenError::TopicId { found, .. }) = &opened
         && image.topic(*found).is_none()
-        && set_aside(shard, folder).await
+        && set_aside(shard, &name.to_string(), PartitionKey { topic_id: *found, ..key }).await
     {
         opened = Log::open_or_create(shard.storage(), name, log_config).await;
     }
@@ -132,30 +131,53 @@ async fn begin_reign(shard: &Rc<Shard>, partition: &Rc<Partition>, topic: &Topic
     let Some(state) = topic.partition(key.partition) else { return };
     let log = partition.log();
     if let Err(reason) = log.new_epoch(state.leader_epoch, log.log_end()).await {
-        // The log fences itself where it must: produces are refused with the reason.
+        // The log refuses produces until the epoch is on disk: for good if the disk failed, else until it has space.
         warn!(shard = shard.id().0, topic = %topic.name, partition = key.partition.0, %reason, "leader epoch not recorded");
     }
 }
 
-/// A folder that belongs to a topic which is gone makes room for its successor: renamed first, removed in the background.
-async fn set_aside(shard: &Rc<Shard>, folder: &Path) -> bool {
-    let unique = shard.reactor().random_u64();
-    let aside = PathBuf::from(format!("{}.{unique:016x}{DELETE_SUFFIX}", folder.display()));
-    let moved = async {
-        shard.reactor().rename(folder, &aside).await?;
-        shard.reactor().sync_dir(shard.storage().data()).await
-    };
-    match moved.await {
-        Ok(()) => {
-            warn!(folder = %folder.display(), "the folder of a deleted topic was still there; it is removed now");
-            shard.storage().remove_leftovers(vec![aside]);
+/// The folder of a topic that nobody knows gets another name. Returns whether it has.
+pub(super) async fn set_aside(shard: &Shard, folder: &str, key: PartitionKey) -> bool {
+    let log = LogKey { topic_id: key.topic_id, partition: key.partition };
+    match shard.storage().set_stray_aside(folder, log).await {
+        Ok(now) => {
+            warn!(folder, topic_id = %key.topic_id, now = %now.display(), "no topic has this id: its folder has another name now");
             true
         }
         Err(error) => {
-            warn!(folder = %folder.display(), %error, "the folder of a deleted topic could not be moved aside");
+            warn!(folder, topic_id = %key.topic_id, %error, "no topic has this id, and its folder could not be renamed");
             false
         }
     }
+}
+
+/// Deletes the logs of partitions that `image` has no more, also of those that could not be opened.
+async fn delete_all(shard: &Rc<Shard>, before: &MetadataImage, image: &MetadataImage, gone: Vec<PartitionKey>) {
+    let is_gone = |key: PartitionKey| image.topic(key.topic_id).is_none_or(|t| t.partition(key.partition).is_none());
+    let unopened: Vec<LogName> = shard
+        .offline
+        .take(is_gone)
+        .into_iter()
+        .filter_map(|key| {
+            let topic = before.topic(key.topic_id)?.name.to_string();
+            Some(LogName { topic, partition: key.partition, topic_id: key.topic_id })
+        })
+        .collect();
+    if gone.is_empty() && unopened.is_empty() {
+        return;
+    }
+    // All of them are marked, and the first to flush flushes for all: a crash soon after leaves no half-deleted topic.
+    for partition in gone.iter().filter_map(|key| shard.partition(*key)) {
+        partition.log().mark_deleted();
+    }
+    unopened.iter().for_each(|name| shard.storage().mark_deleted(name));
+    together(LOGS_AT_ONCE, gone.into_iter().map(|key| delete(shard, key))).await;
+    let unopened = unopened.into_iter().map(|name| async move {
+        if let Err(reason) = shard.storage().delete_unopened(&name).await {
+            warn!(topic = %name.topic, partition = name.partition.0, %reason, "deleting the log failed; the next start removes it");
+        }
+    });
+    together(LOGS_AT_ONCE, unopened).await;
 }
 
 async fn delete(shard: &Rc<Shard>, key: PartitionKey) {

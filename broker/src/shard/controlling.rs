@@ -26,7 +26,7 @@ use tracing::{error, info, warn};
 
 use super::ask::AskFuture;
 use super::mail::{Answer, Ask, AskId};
-use super::{Shard, accept};
+use super::{Shard, accept, strays};
 use crate::controller::codec::encode;
 use crate::controller::features::FEATURES;
 use crate::controller::log::{Entry, FileLog, HardState, LogWriteError, MetadataLog as _, SnapshotMeta, recover};
@@ -123,6 +123,7 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
         Ok(other) => return Err(StartError::Metadata(format!("this broker's registration was refused: {other:?}"))),
         Err(code) => return Err(StartError::Metadata(format!("this broker's registration failed: {}", code.name()))),
     }
+    strays::set_strays_aside(shard).await;
     let addresses = listeners.iter().map(Listener::local_addr).collect();
     for (number, listener) in listeners.into_iter().enumerate() {
         shard.spawn(accept::run(Rc::clone(shard), listener, number));

@@ -1,6 +1,7 @@
-//! What a shard does besides serving: closing connections that are idle or stand still, reporting, stopping.
+//! What a shard does besides serving: closing connections that are idle or stand still, forgetting idle producers, reporting,
+//! stopping.
 //!
-//! Holds: the slow timer, the status line, the order of a shard's stop. Never touches: requests.
+//! Holds: the slow timers, the status line, the order of a shard's stop. Never touches: requests.
 
 use std::fmt::Write as _;
 use std::future::{Future as _, poll_fn};
@@ -56,6 +57,22 @@ pub async fn sweep(shard: Rc<Shard>) {
         let swept = shard.connections.sweep(shard.reactor().now(), idle_max, stall_max, pressed);
         shard.counters().connections_idle_closed.add(swept.idle);
         shard.counters().connections_stalled.add(swept.stalled);
+    }
+}
+
+/// Forgets idle producers every now and then, until the shard ends.
+pub async fn expire_producers(shard: Rc<Shard>) {
+    let interval = shard.config().producer_id_check_interval;
+    loop {
+        shard.reactor().sleep(interval).await;
+        let (now, mut expired) = (shard.unix_now(), 0);
+        let partitions: Vec<_> = shard.partitions.borrow().values().cloned().collect();
+        for partition in partitions {
+            expired += partition.log().expire_producers(now);
+            // A partition may know a hundred thousand producers: others go on between any two.
+            shard.reactor().yield_now().await;
+        }
+        shard.counters().producers_expired.add(expired as u64);
     }
 }
 

@@ -27,6 +27,7 @@ pub mod housekeeping;
 pub mod mail;
 pub mod offline;
 pub mod serve;
+pub mod strays;
 pub mod together;
 pub mod work;
 

@@ -61,9 +61,9 @@ impl Offline {
         self.partitions.borrow_mut().remove(&key);
     }
 
-    /// Forgets those that are not wanted any more.
-    pub fn retain(&self, wanted: impl Fn(PartitionKey) -> bool) {
-        self.partitions.borrow_mut().retain(|key, _| wanted(*key));
+    /// Forgets those that are gone, and tells which they were.
+    pub fn take(&self, is_gone: impl Fn(PartitionKey) -> bool) -> Vec<PartitionKey> {
+        self.partitions.borrow_mut().extract_if(|key, _| is_gone(*key)).map(|(key, _)| key).collect()
     }
 
     fn waiting(&self) -> Vec<PartitionKey> {

@@ -169,6 +169,7 @@ impl ShardSeed {
         }
         shard.spawn(housekeeping::sweep(Rc::clone(&shard)));
         shard.spawn(serve::apply_images(Rc::clone(&shard)));
+        shard.spawn(housekeeping::expire_producers(Rc::clone(&shard)));
         Ok(shard)
     }
 }

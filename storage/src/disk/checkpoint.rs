@@ -6,14 +6,19 @@
 //! ```text
 //! 1                                                       format
 //! 2                                                       entries
-//! <topic> <partition> <topic id> <version> <log start> <recovery offset> <segment base> <position> <truncation | -1>
+//! <topic> <partition> <topic id> <version> <log start> <recovery offset> <segment base> <position> <mark>
 //! ...
 //! crc32c <8 hex digits over everything above>
 //! ```
 //!
+//! The mark is the offset of a truncation under way, -1 if there is none, -2 if the log is deleted.
+//!
 //! Each shard writes the entries of the logs it owns into a file of its own. At start all files are merged, whatever the
 //! number of shards was: of several entries for one log the highest version counts, and every owner raises the version
 //! with every change.
+//!
+//! A log has an entry from its creation until its deletion: that is how a start tells a log that was never made from one
+//! whose folder somebody took away.
 
 use super::meta::parse_topic_id;
 use crate::ids::{Offset, PartitionIndex, TopicId};
@@ -21,6 +26,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 const FORMAT: &str = "1";
+/// The mark of a deleted log.
+const DELETED: i64 = -2;
 
 /// Which log an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +62,17 @@ pub struct CheckpointEntry {
     pub recovery: RecoveryPoint,
     /// A truncation to this offset has begun and must be completed before the log opens.
     pub truncate_to: Option<Offset>,
+    /// The log was deleted: what is left of its folder may go.
+    pub is_deleted: bool,
+}
+
+impl CheckpointEntry {
+    /// The entry of a log that starts at `offset`, and of which nothing is known.
+    #[must_use]
+    pub const fn starting_at(topic: String, offset: Offset) -> Self {
+        let recovery = RecoveryPoint { offset, segment_base: offset, position: 0 };
+        Self { topic, version: 0, log_start: offset, recovery, truncate_to: None, is_deleted: false }
+    }
 }
 
 /// The entries of one file, or of all of them.
@@ -110,6 +128,11 @@ impl CheckpointSet {
         self.entries.remove(key)
     }
 
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = (&LogKey, &CheckpointEntry)> {
+        self.entries.iter()
+    }
+
     /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -157,7 +180,7 @@ impl CheckpointSet {
                 e.recovery.offset,
                 e.recovery.segment_base,
                 e.recovery.position,
-                e.truncate_to.unwrap_or(Offset::NONE),
+                if e.is_deleted { DELETED } else { e.truncate_to.unwrap_or(Offset::NONE).0 },
             );
         }
         let crc = crc32c::crc32c(text.as_bytes());
@@ -211,7 +234,8 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
         segment_base: Offset(number()?),
         position: u64::try_from(number()?).ok()?,
     };
-    let truncate_to = Some(Offset(number()?)).filter(|o| *o != Offset::NONE);
+    let mark = number()?;
+    let (truncate_to, is_deleted) = ((mark >= 0).then_some(Offset(mark)), mark == DELETED);
     let is_possible = log_start >= Offset::ZERO
         && recovery.segment_base >= Offset::ZERO
         && recovery.offset >= recovery.segment_base
@@ -220,7 +244,10 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
     if words.next().is_some() || !is_possible {
         return None;
     }
-    Some((LogKey { topic_id, partition }, CheckpointEntry { topic, version, log_start, recovery, truncate_to }))
+    Some((
+        LogKey { topic_id, partition },
+        CheckpointEntry { topic, version, log_start, recovery, truncate_to, is_deleted },
+    ))
 }
 
 #[cfg(test)]
@@ -238,6 +265,7 @@ mod tests {
             log_start: Offset(1),
             recovery: RecoveryPoint { offset: Offset(offset), segment_base: Offset(2), position: 4_321 },
             truncate_to: (version == 9).then_some(Offset(77)),
+            is_deleted: version == 10,
         }
     }
 
@@ -247,6 +275,7 @@ mod tests {
         assert_eq!(CheckpointSet::decode(&set.encode()), Ok(set.clone()));
         set.set(key(1, 0), entry(3, 55));
         set.set(key(250, 12), entry(9, 66));
+        set.set(key(250, 13), entry(10, 66));
         assert_eq!(CheckpointSet::decode(&set.encode()), Ok(set));
     }
 

@@ -10,12 +10,13 @@
 //!        .spare/                  pre-written spare segments
 //!        <topic>-<partition>/     one log
 //!        *-delete/                being removed
+//!        *-stray/                 a log of a topic that nobody knows; kept
 //! ```
 
-use super::checkpoint::{CheckpointError, CheckpointSet, LogKey};
+use super::checkpoint::{CheckpointError, CheckpointSet};
 use super::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
-use super::meta::{META_PROPERTIES, MetaError, MetaProperties};
-use super::remove::DELETE_SUFFIX;
+use super::meta::{META_PROPERTIES, MetaError, MetaProperties, PARTITION_METADATA, decode_partition_metadata};
+use super::remove::{DELETE_SUFFIX, aside};
 use super::spare::SPARE_FOLDER;
 use corelog_reactor::{DirEntry, Reactor, ShardId};
 use std::fs::TryLockError;
@@ -76,7 +77,6 @@ pub struct DataDir {
     meta: Option<MetaProperties>,
     checkpoints: Arc<CheckpointSet>,
     leftovers: Vec<PathBuf>,
-    logs: Vec<String>,
     // Held for its flock; closing it lets go. None in the simulation.
     _lock: Option<std::fs::File>,
 }
@@ -93,16 +93,10 @@ impl DataDir {
         let lock = if reactor.is_simulated() { None } else { Some(lock(path)?) };
         let entries = reactor.list_dir(path).map_err(io("list it"))?;
         let meta = read_meta(reactor, path, &entries).await?;
-        let logs: Vec<String> = entries
-            .iter()
-            .filter(|e| e.is_dir)
-            .filter_map(|e| e.name.to_str())
-            .filter(|name| !name.starts_with('.') && !name.ends_with(DELETE_SUFFIX))
-            .map(str::to_owned)
-            .collect();
-        let checkpoints = merge_checkpoints(reactor, path, &entries, &logs).await?;
-        let leftovers = set_leftovers_aside(reactor, path, &entries).await.map_err(io("clean it up"))?;
-        Ok(Self { path: path.to_path_buf(), meta, checkpoints: Arc::new(checkpoints), leftovers, logs, _lock: lock })
+        let mut leftovers = set_leftovers_aside(reactor, path, &entries).await.map_err(io("clean it up"))?;
+        let (checkpoints, mut deleted) = merge_checkpoints(reactor, path, &entries).await?;
+        leftovers.append(&mut deleted);
+        Ok(Self { path: path.to_path_buf(), meta, checkpoints: Arc::new(checkpoints), leftovers, _lock: lock })
     }
 
     /// Where it is.
@@ -138,12 +132,6 @@ impl DataDir {
         self.checkpoints.clone()
     }
 
-    /// Names of the log folders there are.
-    #[must_use]
-    pub fn logs(&self) -> &[String] {
-        &self.logs
-    }
-
     /// Folders to be removed in the background, by one shard (`StorageEnv::remove_leftovers`).
     #[must_use]
     pub fn leftovers(&self) -> &[PathBuf] {
@@ -157,12 +145,18 @@ pub fn checkpoint_path(data: &Path, shard: ShardId) -> PathBuf {
     data.join(format!("{CHECKPOINT_FILE}.{shard}"))
 }
 
-/// Makes the folder and what is missing above it; each new entry is synced.
+/// Makes the folder and what is missing above it; each new entry is synced, and that of the folder that is there: whoever
+/// made it may have been killed before its sync.
 async fn make_folders(reactor: &Reactor, path: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = Some(path);
     while let Some(folder) = at.filter(|f| !f.as_os_str().is_empty()) {
         if reactor.list_dir(folder).is_ok() {
+            match sync_parent(reactor, folder).await {
+                // Then it is not ours to make either.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                other => other?,
+            }
             break;
         }
         missing.push(folder);
@@ -170,11 +164,16 @@ async fn make_folders(reactor: &Reactor, path: &Path) -> io::Result<()> {
     }
     for folder in missing.into_iter().rev() {
         mkdir_if_missing(reactor, folder).await?;
-        if let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) {
-            reactor.sync_dir(parent).await?;
-        }
+        sync_parent(reactor, folder).await?;
     }
     Ok(())
+}
+
+async fn sync_parent(reactor: &Reactor, folder: &Path) -> io::Result<()> {
+    match folder.parent().filter(|p| !p.as_os_str().is_empty()) {
+        Some(parent) => reactor.sync_dir(parent).await,
+        None => Ok(()),
+    }
 }
 
 fn lock(data: &Path) -> Result<std::fs::File, DataDirError> {
@@ -228,13 +227,12 @@ async fn read_meta(
 }
 
 /// Reads all checkpoint files into one, writes that durably, and only then removes the shards' files: a crash between
-/// merges the same entries again.
+/// merges the same entries again. Entries of deleted logs end here; returned are their folders, renamed.
 async fn merge_checkpoints(
     reactor: &Reactor,
     data: &Path,
     entries: &[DirEntry],
-    logs: &[String],
-) -> Result<CheckpointSet, DataDirError> {
+) -> Result<(CheckpointSet, Vec<PathBuf>), DataDirError> {
     let names: Vec<&str> = entries
         .iter()
         .filter_map(|e| e.name.to_str())
@@ -254,18 +252,56 @@ async fn merge_checkpoints(
             Err(error) => return Err(DataDirError::Checkpoint { path, error }),
         }
     }
-    // Entries of logs that were deleted would stay for ever otherwise.
-    merged.retain(|key: &LogKey, entry| {
-        let folder = format!("{}-{}", entry.topic, key.partition);
-        logs.contains(&folder)
-    });
+    let deleted = finish_deletions(reactor, data, entries, &merged).await?;
+    merged.retain(|_, entry| !entry.is_deleted);
     let io = |what| move |error| DataDirError::Io { path: data.join(CHECKPOINT_FILE), what, error };
     replace_file(reactor, &data.join(CHECKPOINT_FILE), merged.encode()).await.map_err(io("write it"))?;
     for name in names.iter().filter(|name| **name != CHECKPOINT_FILE) {
         unlink_if_there(reactor, &data.join(name)).await.map_err(io("remove the shards' files beside it"))?;
     }
     reactor.sync_dir(data).await.map_err(io("sync its folder"))?;
-    Ok(merged)
+    Ok((merged, deleted))
+}
+
+/// The folders of logs whose deletion was recorded and then interrupted: renamed, durably.
+async fn finish_deletions(
+    reactor: &Reactor,
+    data: &Path,
+    entries: &[DirEntry],
+    merged: &CheckpointSet,
+) -> Result<Vec<PathBuf>, DataDirError> {
+    let mut renamed = Vec::new();
+    for (key, entry) in merged.iter().filter(|(_, entry)| entry.is_deleted) {
+        let name = format!("{}-{}", entry.topic, key.partition);
+        if !entries.iter().any(|e| e.is_dir && e.name == *name) {
+            continue;
+        }
+        let folder = data.join(&name);
+        let io = |what| {
+            let path = folder.clone();
+            move |error| DataDirError::Io { path, what, error }
+        };
+        let found = match read_file(reactor, &folder.join(PARTITION_METADATA)).await {
+            Ok(bytes) => decode_partition_metadata(&bytes).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(io("read its partition.metadata")(error)),
+        };
+        // A new topic of the old name may have made its own folder since.
+        if found != Some(key.topic_id) {
+            continue;
+        }
+        let to = aside(reactor, data, &name, DELETE_SUFFIX);
+        reactor.rename(&folder, &to).await.map_err(io("rename it, to remove it"))?;
+        renamed.push(to);
+    }
+    if !renamed.is_empty() {
+        reactor.sync_dir(data).await.map_err(|error| DataDirError::Io {
+            path: data.to_path_buf(),
+            what: "sync it",
+            error,
+        })?;
+    }
+    Ok(renamed)
 }
 
 /// Removes scratch files, renames the old spares away, and says which folders are to be removed.

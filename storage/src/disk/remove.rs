@@ -8,7 +8,7 @@
 use super::files::unlink_if_there;
 use corelog_reactor::{OpenHow, Reactor};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a file loses at once.
@@ -17,6 +17,21 @@ const STEP_BYTES: u64 = 16 << 20;
 const STEP_PAUSE: Duration = Duration::from_millis(20);
 /// The suffix of a folder whose log (or purpose) is gone and whose content is being removed.
 pub const DELETE_SUFFIX: &str = "-delete";
+/// The suffix of a log's folder whose topic nobody knows: kept, for a person to decide about (as Kafka does).
+pub const STRAY_SUFFIX: &str = "-stray";
+/// The longest file name Linux allows.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Where the folder `name` in `data` goes before something is done to it: as Kafka names it, `<name>.<32 hex><suffix>`.
+#[must_use]
+pub fn aside(reactor: &Reactor, data: &Path, name: &str, suffix: &str) -> PathBuf {
+    let mut random = [0; 16];
+    reactor.fill_random(&mut random);
+    let tail = format!(".{:032x}{suffix}", u128::from_ne_bytes(random));
+    // Topic names are ASCII: any byte is a place to cut.
+    let head = name.get(..name.len().min(NAME_BYTES_MAX - tail.len())).unwrap_or(name);
+    data.join(format!("{head}{tail}"))
+}
 
 /// Removes one file, a big one in steps. A missing file is removed already.
 ///

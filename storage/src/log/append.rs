@@ -106,6 +106,9 @@ impl Log {
             if ours != epoch || epoch.0 < 0 {
                 return Err(AppendError::StaleEpoch { ours, theirs: epoch });
             }
+            if state.is_epoch_awaited {
+                return Err(AppendError::EpochNotDurable { epoch });
+            }
             check_producer(&mut state, &view.header, &batch, marker, now)?;
             state.log_end
         };

@@ -18,14 +18,20 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
 
 impl Log {
     /// Moves the log start up to `offset` (KIP-107). Returns the log start, which never goes back. Durable when it
-    /// returns; segments wholly below it are removed in the background.
+    /// returns, and seen by nobody before; segments wholly below it are removed in the background.
     ///
     /// The caller keeps `offset` at or below the high watermark.
     ///
     /// # Errors
     /// When `offset` lies behind what is durable, the log is fenced or being changed, or the checkpoint cannot be written.
+    /// The log start is then where it was, and stays there; only if the broker ends before the next checkpoint is on disk,
+    /// the start may be at `offset` afterwards.
     pub async fn delete_records(&self, offset: Offset) -> Result<Offset, ChangeError> {
         let inner = &*self.0;
+        // One at a time: what a failed one takes back must not be another's.
+        let free = || (!inner.deleting_records.replace(true)).then_some(());
+        inner.changed.until(free).await;
+        let mut deleting = DeletingRecords { log: self, is_recorded: false };
         {
             let state = inner.state.borrow();
             if let Status::Fenced(reason) = &state.status {
@@ -42,6 +48,7 @@ impl Log {
             }
         }
         self.update_checkpoint(|entry| entry.log_start = entry.log_start.max(offset));
+        deleting.is_recorded = true;
         inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
         {
             let mut state = inner.state.borrow_mut();
@@ -51,7 +58,8 @@ impl Log {
             state.producers.on_log_start(start);
             state.assert_invariants();
         }
-        inner.changed.fire();
+        deleting.is_recorded = false;
+        drop(deleting);
         self.remove_segments_below_start();
         Ok(self.log_start())
     }
@@ -109,7 +117,8 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that.
+    /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that. If the disk is full the
+    /// log refuses a leader's appends until the epoch is durable, and goes on trying by itself.
     ///
     /// # Errors
     /// When the epoch goes back, `start` is not the log's end, the log is fenced or closed, or the disk fails.
@@ -138,17 +147,75 @@ impl Log {
                 let _ = state.epochs.assign(epoch, start);
                 state.epoch_begun = epoch;
                 state.epochs_durable = false;
+                state.is_epoch_awaited = true;
             }
         }
         match self.write_epochs().await {
             Ok(()) => Ok(()),
+            Err(error) if is_no_space(&error) => {
+                self.write_epochs_later();
+                Err(failed("write the leader epochs")(error))
+            }
             Err(error) => {
-                // A full disk lifts by itself: the caller asks again.
-                if !is_no_space(&error) {
-                    self.fence_io("writing the leader epochs", &error);
-                }
+                self.fence_io("writing the leader epochs", &error);
                 Err(failed("write the leader epochs")(error))
             }
         }
+    }
+
+    /// Writes a begun leader epoch as soon as the disk has space for it.
+    fn write_epochs_later(&self) {
+        let log = self.clone();
+        let task = async move {
+            let inner = &*log.0;
+            loop {
+                inner.env.reactor().sleep(inner.env.options().no_space_retry).await;
+                {
+                    let state = inner.state.borrow();
+                    let goes_on = matches!(state.status, Status::Open | Status::NoSpace);
+                    if !goes_on || !state.is_epoch_awaited {
+                        return;
+                    }
+                    // A truncation or a deletion of the log: after it there may be nothing to write.
+                    if state.changing {
+                        continue;
+                    }
+                }
+                match log.write_epochs().await {
+                    Ok(()) => {
+                        tracing::info!(log = %inner.name, "the leader epoch is on disk: the log takes appends");
+                        return;
+                    }
+                    Err(error) if is_no_space(&error) => {}
+                    Err(error) => {
+                        log.fence_io("writing the leader epochs", &error);
+                        return;
+                    }
+                }
+            }
+        };
+        if self.0.env.reactor().spawn(task).is_err() {
+            // Without a task nobody would ever lift the refusal.
+            let error = io::Error::other("no task to try it again later");
+            self.fence_io("writing the leader epochs", &error);
+        }
+    }
+}
+
+/// The mark that a DeleteRecords is under way. If it ends with its offset recorded, and not known to be on disk, the record is
+/// taken back: the log start stays where readers have seen it.
+struct DeletingRecords<'a> {
+    log: &'a Log,
+    is_recorded: bool,
+}
+
+impl Drop for DeletingRecords<'_> {
+    fn drop(&mut self) {
+        if self.is_recorded {
+            let log_start = self.log.log_start();
+            self.log.update_checkpoint(|entry| entry.log_start = log_start);
+        }
+        self.log.0.deleting_records.set(false);
+        self.log.0.changed.fire();
     }
 }

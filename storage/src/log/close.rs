@@ -1,17 +1,13 @@
-//! The end of a log: closed cleanly, or deleted.
+//! The end of a log that was closed cleanly.
 //!
-//! Holds: the drain, the last trim, the deletion's rename. Never touches: logs that go on.
+//! Holds: the drain, the last trim. Never touches: logs that go on, or that are deleted (see `forget`).
 
 use super::Log;
 use super::error::{ChangeError, CommitError};
 use super::keeper::Changing;
 use super::state::{Phase, Status};
 use crate::disk::checkpoint::RecoveryPoint;
-use crate::disk::remove::DELETE_SUFFIX;
 use std::io;
-
-/// The longest file name Linux allows.
-const NAME_BYTES_MAX: usize = 255;
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
     move |error| ChangeError::Io { what, error }
@@ -62,7 +58,7 @@ impl Log {
     }
 
     /// Waits for whatever is under way to end, and keeps anything else from starting.
-    async fn stop_others(&self) -> Changing<'_> {
+    pub(super) async fn stop_others(&self) -> Changing<'_> {
         let inner = &*self.0;
         inner
             .changed
@@ -116,32 +112,6 @@ impl Log {
         if file.is_some() {
             self.move_recovery_point(RecoveryPoint { offset: end, segment_base: base, position: bytes });
         }
-        Ok(())
-    }
-
-    /// Deletes the log: its folder is renamed, durably, before this returns; the files are removed in the background.
-    ///
-    /// # Errors
-    /// When the disk fails; the log is out of service all the same.
-    pub async fn delete(&self) -> Result<(), ChangeError> {
-        let inner = &*self.0;
-        inner.state.borrow_mut().status = Status::Closed;
-        inner.changed.fire();
-        let _changing = self.stop_others().await;
-        inner.state.borrow_mut().ticket = None;
-        inner.env.cold().forget(inner.number, None);
-        let reactor = inner.env.reactor();
-        let mut random = [0; 16];
-        reactor.fill_random(&mut random);
-        let suffix = format!(".{:032x}{DELETE_SUFFIX}", u128::from_ne_bytes(random));
-        let mut name = inner.name.to_string();
-        name.truncate(NAME_BYTES_MAX - suffix.len());
-        name.push_str(&suffix);
-        let aside = inner.env.data().join(name);
-        reactor.rename(&inner.folder, &aside).await.map_err(failed("rename the log's folder"))?;
-        reactor.sync_dir(inner.env.data()).await.map_err(failed("sync the data folder"))?;
-        inner.env.drop_checkpoint(&self.key());
-        inner.env.remove_leftovers(vec![aside]);
         Ok(())
     }
 }

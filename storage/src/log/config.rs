@@ -32,6 +32,8 @@ pub struct LogConfig {
     pub timestamp_type: TimestampType,
     /// `corelog.durability`.
     pub durability: Durability,
+    /// `producer.id.expiration.ms`, of the broker: how long a silent producer is remembered.
+    pub producer_idle_ms_max: i64,
 }
 
 impl Default for LogConfig {
@@ -43,6 +45,7 @@ impl Default for LogConfig {
             message_bytes_max: 1_048_588,
             timestamp_type: TimestampType::CreateTime,
             durability: Durability::Disk,
+            producer_idle_ms_max: 86_400_000,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What all logs of one shard in one data folder share.
 //!
 //! Holds: the reactor's handle, the options, the maker of spares, the tail cache's budget, the writer of the shard's
-//! checkpoint, the open sealed segments, the counters. Never touches: what a log holds.
+//! checkpoint, the syncs of the data folder, the open sealed segments, the counters. Never touches: what a log holds.
 
 use super::cold::ColdSegments;
 use super::config::StorageOptions;
@@ -105,6 +105,14 @@ struct Checkpoint {
     timer: bool,
 }
 
+/// Syncs of the data folder: numbered as they are asked for.
+#[derive(Default)]
+struct DataSyncs {
+    asked: u64,
+    done: u64,
+    running: bool,
+}
+
 struct Inner {
     reactor: Reactor,
     shard: ShardId,
@@ -115,6 +123,8 @@ struct Inner {
     tails: RefCell<TailCache>,
     checkpoint: RefCell<Checkpoint>,
     checkpoint_written: Event,
+    data_syncs: RefCell<DataSyncs>,
+    data_synced: Event,
     cold: ColdSegments,
     blocks: RefCell<Vec<AlignedBuf>>,
     counters: Cell<StorageCounters>,
@@ -163,6 +173,8 @@ impl StorageEnv {
             tails: RefCell::default(),
             checkpoint: RefCell::default(),
             checkpoint_written: Event::default(),
+            data_syncs: RefCell::default(),
+            data_synced: Event::default(),
             counters: Cell::default(),
             next_log: Cell::new(1),
         }))
@@ -326,10 +338,16 @@ impl StorageEnv {
 
     // ---- the checkpoint ----
 
-    /// What the last run left about a log.
-    pub(crate) fn checkpoint_at_start(&self, key: &LogKey) -> Option<CheckpointEntry> {
+    /// The entry of a log: of this run, or else as the last one left it.
+    pub(crate) fn checkpoint_of(&self, key: &LogKey) -> Option<CheckpointEntry> {
         let ours = self.0.checkpoint.borrow().set.get(key).cloned();
         ours.or_else(|| self.0.at_start.get(key).cloned())
+    }
+
+    /// What the last run left.
+    #[must_use]
+    pub fn checkpoints_at_start(&self) -> &CheckpointSet {
+        &self.0.at_start
     }
 
     /// Remembers an entry; it reaches the disk within the checkpoint interval.
@@ -348,8 +366,12 @@ impl StorageEnv {
         }
     }
 
-    /// Forgets a log that was deleted.
+    /// Forgets a log that was deleted, its folder renamed durably.
     pub(crate) fn drop_checkpoint(&self, key: &LogKey) {
+        if self.0.at_start.get(key).is_some() {
+            // The merged file has an entry of it until the next start: the mark of the deletion must outlive that one.
+            return;
+        }
         let mut checkpoint = self.0.checkpoint.borrow_mut();
         if checkpoint.set.remove(key).is_some() {
             checkpoint.changed += 1;
@@ -408,6 +430,51 @@ impl StorageEnv {
             drop(ended);
             result?;
         }
+    }
+}
+
+impl StorageEnv {
+    /// Makes the data folder's entries durable as they are now. Those who ask at the same time share a sync.
+    pub(crate) async fn sync_data(&self) -> io::Result<()> {
+        let inner = &self.0;
+        let want = {
+            let mut syncs = inner.data_syncs.borrow_mut();
+            syncs.asked += 1;
+            syncs.asked
+        };
+        loop {
+            let sync = inner
+                .data_synced
+                .until(|| {
+                    let mut syncs = inner.data_syncs.borrow_mut();
+                    if syncs.done >= want {
+                        return Some(None);
+                    }
+                    (!std::mem::replace(&mut syncs.running, true)).then_some(Some(syncs.asked))
+                })
+                .await;
+            let Some(reaches) = sync else {
+                return Ok(());
+            };
+            let ended = DataSync(self);
+            let result = inner.reactor.sync_dir(&inner.data).await;
+            if result.is_ok() {
+                inner.data_syncs.borrow_mut().done = reaches;
+            }
+            drop(ended);
+            result?;
+        }
+    }
+}
+
+/// Lets the next sync of the data folder in, also when this one is dropped.
+struct DataSync<'a>(&'a StorageEnv);
+
+impl Drop for DataSync<'_> {
+    fn drop(&mut self) {
+        let inner = &self.0.0;
+        inner.data_syncs.borrow_mut().running = false;
+        inner.data_synced.fire();
     }
 }
 

@@ -59,6 +59,9 @@ pub enum Damage {
     Missing,
 }
 
+/// An empty file of this name, in an otherwise empty folder, says that what was in it is given up.
+pub(super) const ACCEPT_LOSS: &str = "accept-loss";
+
 /// Why a log was not created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -88,6 +91,18 @@ pub enum OpenError {
     NotFound {
         /// Its folder.
         folder: PathBuf,
+    },
+    /// The log was here, and its folder is gone: never made anew without a word.
+    #[error(
+        "{folder} is gone or empty, and the log in it had reached offset {offset} at the least: bring the folder back (is its \
+         disk mounted?) and start again. To go on without its records: delete the topic, or make {folder} with an empty file \
+         named {ACCEPT_LOSS} in it and start again"
+    )]
+    Lost {
+        /// Its folder.
+        folder: PathBuf,
+        /// What the checkpoint knows of its end.
+        offset: Offset,
     },
     /// The folder belongs to another topic of the same name.
     #[error("{folder} belongs to topic {found}, not to {expected}")]
@@ -168,6 +183,12 @@ pub enum AppendError {
         ours: LeaderEpoch,
         /// The caller's.
         theirs: LeaderEpoch,
+    },
+    /// The leader's epoch is not on stable storage yet: it is being written, or the disk is full. Goes away by itself.
+    #[error("leader epoch {epoch} is not on disk yet")]
+    EpochNotDurable {
+        /// The epoch.
+        epoch: LeaderEpoch,
     },
     /// The producer's batch is in the log already. It is acknowledged with these numbers once it is durable:
     /// once `durable_end` lies behind `last_offset`.

@@ -189,6 +189,8 @@ impl Log {
         replace_file(inner.env.reactor(), &path, written.encode().into_bytes()).await?;
         let mut state = inner.state.borrow_mut();
         state.epochs_durable = state.epochs == written;
+        // What was begun meanwhile waits for its own write.
+        state.is_epoch_awaited &= written.latest().is_none_or(|entry| entry.epoch < state.epoch_begun);
         Ok(())
     }
 

@@ -18,7 +18,7 @@
 //!
 //! The owner's part: whenever [`Log::needs_commit`] says so, run [`Log::commit`] in a task, until it says no more.
 //!
-//! Read on: `state` (what there is), `append`, `commit`, `keeper`, `read`, `open` and `recover`, `change`.
+//! Read on: `state` (what there is), `append`, `commit`, `keeper`, `read`, `open` and `recover`, `change`, `forget`.
 
 mod append;
 mod change;
@@ -29,6 +29,7 @@ mod config;
 mod env;
 mod error;
 mod event;
+mod forget;
 mod index_check;
 mod keeper;
 mod lookup;
@@ -52,7 +53,7 @@ pub use read::{ColdPlan, HotRead, ReadOutcome};
 
 use crate::disk::checkpoint::{CheckpointEntry, LogKey};
 use crate::epochs::EpochEnd;
-use crate::ids::{LeaderEpoch, Offset};
+use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::ProducerState;
 use env::{Evicted, TailOwner};
 use event::Event;
@@ -79,6 +80,8 @@ struct Inner {
     appending: Cell<bool>,
     /// The leader-epoch checkpoint is being written.
     writing_epochs: Cell<bool>,
+    /// A DeleteRecords is under way.
+    deleting_records: Cell<bool>,
     me: Weak<Inner>,
 }
 
@@ -116,6 +119,7 @@ impl Log {
             changed: Event::default(),
             appending: Cell::new(false),
             writing_epochs: Cell::new(false),
+            deleting_records: Cell::new(false),
             me: me.clone(),
         }))
     }
@@ -140,6 +144,7 @@ impl Log {
 
     /// Replaces the configuration; applies from the next append on.
     pub fn set_config(&self, config: LogConfig) {
+        self.0.state.borrow_mut().producers.set_idle_ms_max(config.producer_idle_ms_max);
         self.0.config.replace(config);
     }
 
@@ -213,7 +218,12 @@ impl Log {
         look(&self.0.state.borrow().producers)
     }
 
-    /// Changes the producers' state as time and the high watermark pass (expiry, stable offsets).
+    /// Forgets producers that have written nothing for `producer.id.expiration.ms`; returns how many.
+    pub fn expire_producers(&self, now: Timestamp) -> usize {
+        self.0.state.borrow_mut().producers.expire(now)
+    }
+
+    /// Changes the producers' state as the high watermark passes (stable offsets).
     pub fn producers_mut<T>(&self, change: impl FnOnce(&mut ProducerState) -> T) -> T {
         change(&mut self.0.state.borrow_mut().producers)
     }

@@ -4,18 +4,19 @@
 //! Never touches: how much of a segment is good (`recover` decides).
 //!
 //! A folder becomes a log with its `partition.metadata`, which is written last: a folder without it is a creation that
-//! was interrupted.
+//! was interrupted. Then the log gets its entry in the shard's checkpoint, which stays until the log is deleted: if there is
+//! an entry and no log, somebody took the log away.
 
 use super::config::LogConfig;
 use super::env::{StorageEnv, TailOwner};
-use super::error::{FenceReason, OpenError};
+use super::error::{ACCEPT_LOSS, FenceReason, OpenError};
 use super::names::{LOG, LogName, segment_path};
 use super::recover::{Recovered, recover};
 use super::state::{Capture, State, Status};
 use super::{Inner, Log};
 use crate::batch::HEADER_BYTES;
 use crate::disk::align_up;
-use crate::disk::checkpoint::LogKey;
+use crate::disk::checkpoint::{CheckpointEntry, LogKey};
 use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
 use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
 use crate::disk::spare::{write_zeroes, zeroes};
@@ -33,32 +34,58 @@ fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> O
     move |error| OpenError::Io { path: path.to_path_buf(), what, error }
 }
 
+fn key_of(name: &LogName) -> LogKey {
+    LogKey { topic_id: name.topic_id, partition: name.partition }
+}
+
+/// What the checkpoint says about a log, if it ever was.
+fn known(env: &StorageEnv, key: &LogKey) -> Option<CheckpointEntry> {
+    env.checkpoint_of(key).filter(|entry| !entry.is_deleted)
+}
+
 fn folder_of(env: &StorageEnv, name: &LogName) -> Result<PathBuf, OpenError> {
     let folder = name.folder().ok_or_else(|| OpenError::Name { name: name.to_string() })?;
     Ok(env.data().join(folder))
 }
 
 impl Log {
-    /// Makes a new, empty log. Its files, its folder and the entry of the folder are on stable storage when this returns.
+    /// Makes a new, empty log. Its files, its folder, the entry of the folder and its entry in the checkpoint are on stable
+    /// storage when this returns.
     ///
     /// # Errors
-    /// [`OpenError::AlreadyExists`] for a log that is there already; otherwise as the disk failed. A creation that failed
-    /// or was interrupted may be repeated.
+    /// [`OpenError::AlreadyExists`] for a log that is there already, [`OpenError::Lost`] for one that was; otherwise as the
+    /// disk failed. A creation that failed or was interrupted may be repeated.
     pub async fn create(env: &StorageEnv, name: LogName, config: LogConfig) -> Result<Self, OpenError> {
         let folder = folder_of(env, &name)?;
         let reactor = env.reactor();
-        mkdir_if_missing(reactor, &folder).await.map_err(failed(&folder, "make it"))?;
-        let entries = reactor.list_dir(&folder).map_err(failed(&folder, "list it"))?;
+        let entries = match reactor.list_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed(&folder, "list it")(error)),
+        };
         if has_metadata(&entries) {
             check_topic_id(env, &name, &folder).await?;
             return Err(OpenError::AlreadyExists { folder });
         }
-        for entry in &entries {
+        let is_loss_accepted = entries.iter().any(|e| e.name == ACCEPT_LOSS);
+        for entry in entries.iter().filter(|e| e.name != ACCEPT_LOSS) {
             if !is_left_by_a_creation(reactor, &folder, entry).await.map_err(failed(&folder, "look into it"))? {
                 return Err(OpenError::Unclaimed { folder, file: entry.name.clone() });
             }
         }
-        for entry in &entries {
+        if let Some(known) = known(env, &key_of(&name)) {
+            let offset = known.recovery.offset.max(known.log_start);
+            if !is_loss_accepted {
+                return Err(OpenError::Lost { folder, offset });
+            }
+            tracing::warn!(log = %name, %offset, "the log is made anew, without its records: {ACCEPT_LOSS} says so");
+            // Before the new files: nobody shall look for the old records in them.
+            let fresh = CheckpointEntry::starting_at(name.topic.clone(), Offset::ZERO);
+            env.set_checkpoint(key_of(&name), CheckpointEntry { version: known.version + 1, ..fresh });
+            env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
+        }
+        mkdir_if_missing(reactor, &folder).await.map_err(failed(&folder, "make it"))?;
+        for entry in entries.iter().filter(|e| e.name != ACCEPT_LOSS) {
             unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clear it"))?;
         }
         let make = async {
@@ -66,8 +93,7 @@ impl Log {
             let metadata = encode_partition_metadata(name.topic_id);
             // A folder with this file is a whole log: whatever else belongs to one is durable before.
             reactor.sync_dir(&folder).await?;
-            replace_file(reactor, &folder.join(PARTITION_METADATA), metadata).await?;
-            reactor.sync_dir(env.data()).await
+            replace_file(reactor, &folder.join(PARTITION_METADATA), metadata).await
         };
         make.await.map_err(failed(&folder, "fill it"))?;
         Self::open(env, name, config).await
@@ -90,18 +116,17 @@ impl Log {
             Err(error) => return Err(failed(&folder, "list it")(error)),
         };
         check_topic_id(env, &name, &folder).await?;
-        let scratch = |e: &&DirEntry| e.name.to_str().is_some_and(|n| n.ends_with(SCRATCH_SUFFIX));
-        for entry in entries.iter().filter(scratch) {
+        let is_done_with = |name: &str| name.ends_with(SCRATCH_SUFFIX) || name == ACCEPT_LOSS;
+        for entry in entries.iter().filter(|e| e.name.to_str().is_some_and(is_done_with)) {
             unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clean it up"))?;
         }
         let epochs = read_epochs(env, &folder).await?;
         // Also an epoch whose first records were lost before they were durable is not begun a second time.
         let begun = epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch);
-        let key = LogKey { topic_id: name.topic_id, partition: name.partition };
-        let checkpoint = env.checkpoint_at_start(&key);
-        let interval = config.index_interval_bytes;
+        let checkpoint = known(env, &key_of(&name));
+        let is_new = checkpoint.is_none();
         let truncating = checkpoint.as_ref().and_then(|c| c.truncate_to);
-        let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, interval).await?;
+        let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, &config).await?;
         let begun = begun.max(recovered.newest_epoch);
         let log = Self::start(env, name, folder, config, recovered);
         {
@@ -114,11 +139,17 @@ impl Log {
             log.update_checkpoint(|_| ());
             env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
         }
+        if is_new {
+            // In this order: an entry without a folder means that the folder was taken away.
+            env.sync_data().await.map_err(failed(env.data(), "sync it"))?;
+            log.update_checkpoint(|_| ());
+            env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
+        }
         log.keep();
         Ok(log)
     }
 
-    /// Opens a log, or makes it if it is not there.
+    /// Opens a log, or makes it if it was never there.
     ///
     /// # Errors
     /// See [`OpenError`].

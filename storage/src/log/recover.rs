@@ -12,6 +12,7 @@
 
 use super::append::{marker_of, record_in};
 use super::cold::load_index;
+use super::config::LogConfig;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
 use super::index_check::resume_at;
@@ -106,7 +107,7 @@ pub(super) async fn recover(
     entries: &[DirEntry],
     epochs: EpochCache,
     checkpoint: Option<CheckpointEntry>,
-    index_interval: u32,
+    config: &LogConfig,
 ) -> Result<Recovered, OpenError> {
     let now = Timestamp(env.reactor().unix_ms().0);
     let offsets_of = |suffix| {
@@ -118,21 +119,13 @@ pub(super) async fn recover(
     let snapshots = offsets_of(SNAPSHOT);
     let first = bases.first().copied();
     let known = checkpoint.is_some();
-    let mut entry = checkpoint.unwrap_or_else(|| CheckpointEntry {
-        topic: name.topic.clone(),
-        version: 0,
-        log_start: first.unwrap_or(Offset::ZERO),
-        recovery: RecoveryPoint {
-            offset: first.unwrap_or(Offset::ZERO),
-            segment_base: first.unwrap_or(Offset::ZERO),
-            position: 0,
-        },
-        truncate_to: None,
-    });
+    let mut entry =
+        checkpoint.unwrap_or_else(|| CheckpointEntry::starting_at(name.topic.clone(), first.unwrap_or(Offset::ZERO)));
+    let limits = ProducerStateLimits { idle_ms_max: config.producer_idle_ms_max, ..ProducerStateLimits::default() };
     let mut recovery = Recovery {
         env,
         folder,
-        index_interval,
+        index_interval: config.index_interval_bytes,
         now,
         recovery: entry.recovery,
         limit: entry.truncate_to,
@@ -143,7 +136,7 @@ pub(super) async fn recover(
             None => entry.recovery.offset.max(entry.log_start),
         },
         replay_from: Offset::ZERO,
-        producers: ProducerState::new(ProducerStateLimits::default(), Offset::ZERO),
+        producers: ProducerState::new(limits, Offset::ZERO),
         epochs,
         scanned_bytes: 0,
         newest_epoch: LeaderEpoch::NONE,

@@ -174,6 +174,8 @@ pub(super) struct State {
     pub(super) epochs_durable: bool,
     /// A leader's epoch never goes back below this.
     pub(super) epoch_begun: LeaderEpoch,
+    /// The newest epoch was begun by a leader, and is not on stable storage: no append in it.
+    pub(super) is_epoch_awaited: bool,
     /// What is, or is about to be, in the shard's checkpoint.
     pub(super) checkpoint: CheckpointEntry,
     pub(super) capture: Option<Capture>,
@@ -212,6 +214,7 @@ impl State {
             epoch_begun: epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch),
             epochs,
             epochs_durable: false,
+            is_epoch_awaited: false,
             checkpoint,
             capture: None,
             bytes_since_capture: 0,

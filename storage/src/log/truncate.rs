@@ -242,6 +242,8 @@ impl Log {
             state.epoch_begun = state.epoch();
             state.epochs.truncate_from_end(end);
             state.epochs_durable = false;
+            // Whoever leads from here on begins an epoch of its own.
+            state.is_epoch_awaited = false;
         }
         self.write_epochs().await.map_err(failed("write the leader epochs"))?;
         self.reload_producers(end).await

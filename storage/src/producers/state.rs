@@ -307,6 +307,11 @@ impl ProducerState {
         self.end = self.end.max(log_start);
     }
 
+    /// From now on producers expire after this long (`producer.id.expiration.ms`).
+    pub const fn set_idle_ms_max(&mut self, idle_ms_max: i64) {
+        self.limits.idle_ms_max = idle_ms_max;
+    }
+
     /// Forgets producers that were idle too long; returns how many.
     pub fn expire(&mut self, now: Timestamp) -> usize {
         let before = self.producers.len();

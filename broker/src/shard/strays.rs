@@ -1,0 +1,118 @@
+//! Folders and checkpoint entries of topics that the metadata does not know.
+//!
+//! Holds: finding them at start, and setting them aside. Never touches: what is in them; folders that hold no log.
+//!
+//! A deletion that a crash interrupted leaves such folders, and so do lost metadata and folders that somebody copied here.
+//! Nobody can tell these apart, so nothing is removed: as in Kafka, a folder gets a name that ends in `-stray`, each start
+//! tells of it, and a person decides. It is done before clients come: no topic can be made meanwhile.
+
+use std::io;
+
+use corelog_storage::disk::remove::STRAY_SUFFIX;
+use corelog_storage::ids::PartitionIndex;
+use corelog_storage::log::LogName;
+use tracing::{info, warn};
+
+use super::Shard;
+use super::apply::set_aside;
+use super::together::together;
+use crate::names::CLUSTER_METADATA;
+use crate::partition::call::PartitionKey;
+
+/// Folders looked at or renamed at once.
+const FOLDERS_AT_ONCE: usize = 32;
+
+/// Sets aside what no topic of the image in force owns. Failures are told and change nothing.
+pub async fn set_strays_aside(shard: &Shard) {
+    let (folders, strays) = match folders(shard) {
+        Ok(found) => found,
+        Err(error) => {
+            warn!(%error, "cannot list the data folder to look for strays");
+            return;
+        }
+    };
+    if let Some(first) = strays.first() {
+        warn!(count = strays.len(), first, "folders of unknown topics are kept: remove them when nobody needs them");
+    }
+    let unknown = folders.iter().filter(|folder| !is_known(shard, folder));
+    together(FOLDERS_AT_ONCE, unknown.map(|folder| look_at(shard, folder))).await;
+    forget_what_is_gone(shard, &folders, &strays);
+}
+
+/// The data folder's folders: those that may be logs, and earlier strays.
+fn folders(shard: &Shard) -> io::Result<(Vec<String>, Vec<String>)> {
+    let entries = shard.reactor().list_dir(shard.storage().data())?;
+    let names = entries.into_iter().filter(|entry| entry.is_dir).filter_map(|entry| entry.name.into_string().ok());
+    let (strays, folders): (Vec<String>, Vec<String>) = names.partition(|name| name.ends_with(STRAY_SUFFIX));
+    Ok((folders.into_iter().filter(|name| split(name).is_some()).collect(), strays))
+}
+
+/// Topic and partition in a log folder's name.
+fn split(folder: &str) -> Option<(&str, PartitionIndex)> {
+    let (topic, partition) = folder.rsplit_once('-')?;
+    let partition = PartitionIndex(partition.parse().ok()?);
+    // The metadata log has a folder of the same kind; it is the controller's.
+    if topic == CLUSTER_METADATA {
+        return None;
+    }
+    // The one way in which such a folder is written: no other, such as a leading zero, is a log's.
+    (partition.0 >= 0 && format!("{topic}-{partition}") == folder).then_some((topic, partition))
+}
+
+/// Whether there is a partition of this name: opening it has looked at whose folder it is.
+fn is_known(shard: &Shard, folder: &str) -> bool {
+    let image = shard.image();
+    split(folder).is_some_and(|(topic, partition)| {
+        image.topic_by_name(topic).is_some_and(|topic| topic.partition(partition).is_some())
+    })
+}
+
+async fn look_at(shard: &Shard, folder: &str) {
+    let Some((_, partition)) = split(folder) else { return };
+    match shard.storage().topic_of_folder(folder).await {
+        Ok(Some(topic_id)) => {
+            set_aside(shard, folder, PartitionKey { topic_id, partition }).await;
+        }
+        Ok(None) => info!(folder, "a folder that is named like a log and holds none is left alone"),
+        Err(error) => warn!(folder, %error, "cannot look into the folder of an unknown topic"),
+    }
+}
+
+/// Entries of the checkpoint whose topic and folder are both gone would stay for ever otherwise.
+fn forget_what_is_gone(shard: &Shard, folders: &[String], strays: &[String]) {
+    let image = shard.image();
+    for (key, entry) in shard.storage().checkpoints_at_start().iter() {
+        let is_known = image.topic(key.topic_id).is_some_and(|topic| topic.partition(key.partition).is_some());
+        let name = LogName { topic: entry.topic.clone(), partition: key.partition, topic_id: key.topic_id };
+        let folder = name.to_string();
+        let is_stray = |stray: &String| stray.strip_prefix(&folder).is_some_and(|rest| rest.starts_with('.'));
+        if !is_known && !folders.contains(&folder) && !strays.iter().any(is_stray) {
+            info!(folder, topic_id = %key.topic_id, "the checkpoint's entry of a topic that is gone is dropped");
+            shard.storage().mark_deleted(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_the_broker_writes_them_are_taken_for_logs() {
+        assert_eq!(split("orders-0"), Some(("orders", PartitionIndex(0))));
+        assert_eq!(split("a-b-12"), Some(("a-b", PartitionIndex(12))));
+        for other in [
+            "orders",
+            "orders-",
+            "orders-00",
+            "orders-+1",
+            "orders--1x",
+            "backup-2x",
+            ".spare",
+            "a-1-stray",
+            "__cluster_metadata-0",
+        ] {
+            assert_eq!(split(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Holds: a start of the real broker on a data folder from which something was taken away: a partition's folder, or the metadata.
+//! Never touches: crashes between the steps of a creation or deletion (see the storage's tests).
+
+mod support;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use support::admin::Admin;
+use support::broker::{Broker, BrokerSetup};
+use support::raw::RawConnection;
+use support::requests::{PRODUCE, batch, produce, produce_answer};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const STORAGE_ERROR: i16 = 56;
+
+fn setup() -> (TempDir, BrokerSetup) {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let setup = BrokerSetup::new(&data.path().join("data"), 2);
+    (data, setup)
+}
+
+/// Sends one record; the error and the offset.
+fn send(setup: &BrokerSetup, partition: i32) -> (i16, i64) {
+    let mut connection = RawConnection::connect(setup.address()).expect("a connection");
+    let answer = connection.call(PRODUCE, 3, produce("t", partition, -1, &batch(&[b"value"], 1))).expect("an answer");
+    produce_answer(&answer)
+}
+
+fn stop(broker: &mut Broker) {
+    let exit = broker.terminate(PATIENCE);
+    assert_eq!(exit.code(), Some(0), "the broker's end; its log:\n{}", broker.log());
+}
+
+/// The data folder's entries whose names have `part` in them.
+fn named(setup: &BrokerSetup, part: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(&setup.data_dir).expect("the data folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part))).collect()
+}
+
+#[test]
+fn a_partition_whose_folder_is_gone_is_offline_and_the_others_serve() {
+    for by_kill in [false, true] {
+        let (_data, setup) = setup();
+        let mut broker = setup.start();
+        let admin = Admin::new(&setup.bootstrap(), PATIENCE);
+        admin.create_topic("t", 3, &[]).expect("a topic");
+        (0..3).for_each(|partition| assert_eq!(send(&setup, partition), (0, 0)));
+        if by_kill {
+            broker.kill()
+        } else {
+            stop(&mut broker)
+        }
+        let (folder, elsewhere) = (setup.data_dir.join("t-1"), setup.data_dir.join("elsewhere"));
+        std::fs::rename(&folder, &elsewhere).expect("a renamed folder");
+
+        let mut broker = setup.start();
+        assert_eq!(send(&setup, 1).0, STORAGE_ERROR, "the partition whose folder is gone");
+        assert_eq!((send(&setup, 0), send(&setup, 2)), ((0, 1), (0, 1)), "its neighbours");
+        let log = broker.log();
+        let told = log.lines().find(|line| line.contains("partition is offline")).unwrap_or_default();
+        assert!(told.contains("t-1") && told.contains("bring the folder back"), "the log names the fix: {log}");
+        assert!(!folder.exists(), "nothing was made in its place");
+        stop(&mut broker);
+
+        std::fs::rename(&elsewhere, &folder).expect("a renamed folder");
+        let mut broker = setup.start();
+        assert_eq!(send(&setup, 1), (0, 1), "the folder is back, its record is the first");
+        stop(&mut broker);
+
+        std::fs::remove_dir_all(&folder).expect("a removed folder");
+        std::fs::create_dir(&folder).expect("a new folder");
+        std::fs::write(folder.join("accept-loss"), "").expect("the permission");
+        let mut broker = setup.start();
+        assert_eq!(send(&setup, 1), (0, 0), "given up: it begins anew");
+        assert_eq!(send(&setup, 0), (0, 2));
+        stop(&mut broker);
+
+        // The other way to give up: the topic goes, with what is left of it, and comes back.
+        std::fs::remove_dir_all(&folder).expect("a removed folder");
+        let mut broker = setup.start();
+        assert_eq!(send(&setup, 1).0, STORAGE_ERROR);
+        admin.delete_topic("t").expect("deleted");
+        admin.create_topic("t", 3, &[]).expect("a topic of the same name");
+        (0..3).for_each(|partition| assert_eq!(send(&setup, partition), (0, 0)));
+        stop(&mut broker);
+        let mut broker = setup.start();
+        (0..3).for_each(|partition| assert_eq!(send(&setup, partition), (0, 1), "after a last restart"));
+        stop(&mut broker);
+    }
+}
+
+#[test]
+fn logs_of_unknown_topics_are_set_aside_and_never_removed() {
+    let (data, setup) = setup();
+    let mut broker = setup.start();
+    Admin::new(&setup.bootstrap(), PATIENCE).create_topic("t", 2, &[]).expect("a topic");
+    (0..2).for_each(|partition| assert_eq!(send(&setup, partition), (0, 0)));
+    stop(&mut broker);
+    // A folder that is none of the broker's business.
+    std::fs::create_dir(setup.data_dir.join("mine-7")).expect("a folder");
+    let (metadata, kept) = (setup.data_dir.join("__cluster_metadata-0"), data.path().join("kept"));
+    std::fs::rename(&metadata, &kept).expect("the metadata is lost");
+
+    // The topic is made again while its old folders are there, once before and once after they are looked for.
+    let mut broker = setup.start();
+    let strays = named(&setup, "-stray");
+    assert_eq!(strays.len(), 2, "the folders of the unknown topic: {strays:?}; the log:\n{}", broker.log());
+    let admin = Admin::new(&setup.bootstrap(), PATIENCE);
+    assert!(admin.topics().is_empty());
+    admin.create_topic("t", 2, &[]).expect("a topic");
+    (0..2).for_each(|partition| assert_eq!(send(&setup, partition), (0, 0)));
+    stop(&mut broker);
+    let mut broker = setup.start();
+    assert!(broker.log().contains("folders of unknown topics are kept"), "{}", broker.log());
+    assert!(strays.iter().all(|stray| stray.exists()), "strays are kept");
+    assert!(setup.data_dir.join("mine-7").exists());
+    stop(&mut broker);
+
+    // The metadata turns up, and what is now of an unknown topic gives way to what is not.
+    std::fs::remove_dir_all(&metadata).expect("the new metadata goes");
+    std::fs::rename(&kept, &metadata).expect("the old metadata");
+    let mut broker = setup.start();
+    assert_eq!(named(&setup, "-stray").len(), 4, "the second topic's folders stood where the first one's belong");
+    assert_eq!(send(&setup, 0).0, STORAGE_ERROR, "its own folder is known to be missing");
+    stop(&mut broker);
+    for stray in &strays {
+        let name = stray.file_name().expect("a name").to_string_lossy().into_owned();
+        let (folder, _) = name.split_once('.').expect("a name with a suffix");
+        std::fs::rename(stray, setup.data_dir.join(folder)).expect("a renamed folder");
+    }
+    let mut broker = setup.start();
+    (0..2).for_each(|partition| assert_eq!(send(&setup, partition), (0, 1), "the first topic's records are all there"));
+    stop(&mut broker);
+}
