@@ -168,21 +168,22 @@ impl Partition {
 
     /// A commit has ended: the acknowledged end moves, those who waited for it are answered.
     pub fn committed(self: &Rc<Self>, shard: &Rc<Shard>, result: Result<(), CommitError>) {
-        match result {
-            Ok(()) => self.advance(shard, self.log.durable_end()),
-            Err(reason) => {
-                error!(topic = %self.topic, partition = self.key.partition.0, %reason, "partition refuses writes");
-                self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
-            }
+        if let Err(reason) = &result {
+            error!(topic = %self.topic, partition = self.key.partition.0, %reason, "partition refuses writes");
         }
+        self.answer(shard, result.is_err());
     }
 
     /// Takes notice of what became durable, or can't any more, other than by a commit of the shard's.
     pub fn catch_up(self: &Rc<Self>, shard: &Rc<Shard>) {
-        if self.log.fenced().is_some() {
+        self.answer(shard, self.log.fenced().is_some());
+    }
+
+    /// Acknowledges what is durable; if nothing more will be, the rest is refused.
+    fn answer(self: &Rc<Self>, shard: &Rc<Shard>, is_over: bool) {
+        self.advance(shard, self.log.durable_end());
+        if is_over {
             self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
-        } else if self.log.durable_end() > self.high_watermark.get() {
-            self.advance(shard, self.log.durable_end());
         }
     }
 
@@ -201,12 +202,7 @@ impl Partition {
         }
     }
 
-    /// The disk is full: nobody waits for it.
-    pub fn out_of_space(&self, shard: &Rc<Shard>) {
-        self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
-    }
-
-    /// Nothing that waits can be acknowledged any more: the log is fenced or going away.
+    /// Nothing that waits can be acknowledged soon: the disk is full, the log is fenced or going away.
     pub fn refuse_waiting(&self, shard: &Rc<Shard>, code: ErrorCode) {
         let mut refused = 0;
         loop {

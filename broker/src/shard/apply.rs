@@ -2,14 +2,19 @@
 //!
 //! Holds: the step from "the controller decided" to "it is so on this core". Never touches: what the controller decides.
 
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
 use corelog_storage::disk::checkpoint::LogKey;
 use corelog_storage::ids::PartitionIndex;
-use corelog_storage::log::{Log, LogName, OpenError};
-use tracing::{error, warn};
+use corelog_storage::log::{Log, LogName, OpenError, SCAN_BYTES_MAX};
+use tracing::{error, info, warn};
 
 use super::Shard;
 use super::offline::{Reason, set_offline};
@@ -20,8 +25,11 @@ use crate::partition::Partition;
 use crate::partition::call::PartitionKey;
 use crate::partition::rules::log_config;
 
-/// Logs opened, made or deleted at once on one shard.
-const LOGS_AT_ONCE: usize = 16;
+/// Logs opened, made or deleted at once on one shard, if there is memory for reading as many. Syncs that are asked for at the
+/// same time share the journal's commits, so thousands of logs take seconds.
+const LOGS_AT_ONCE: usize = 32;
+/// How often a long start tells how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(3);
 
 /// Brings this shard to `image`, then puts the image in force. Returns when every partition is as it says, so that a
 /// client that was told "created" finds it on any connection.
@@ -54,11 +62,44 @@ pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
         let image = &image;
         (0..topic.partitions.len() as i32).map(PartitionIndex).filter_map(move |partition| {
             let key = PartitionKey { topic_id: topic.id, partition };
-            (shard.server().owner(image, key) == shard.id()).then(|| bring(shard, image, topic, key))
+            (shard.server().owner(image, key) == shard.id()).then_some((topic, key))
         })
     });
-    together(LOGS_AT_ONCE, work).await;
+    let work: Vec<_> = work.collect();
+    let (total, done) = (work.len(), Cell::new(0));
+    let work = work.into_iter().map(|(topic, key)| {
+        let (image, done) = (&image, &done);
+        async move {
+            bring(shard, image, topic, key).await;
+            done.set(done.get() + 1);
+        }
+    });
+    let memory = shard.reactor().pool().budget() / 4 / SCAN_BYTES_MAX;
+    tell_progress(shard, &done, total, together(LOGS_AT_ONCE.min(memory.max(1)), work)).await;
     *shard.image.borrow_mut() = image;
+}
+
+/// Waits for `work`; every few seconds the log says how far it is.
+async fn tell_progress<T>(shard: &Shard, done: &Cell<usize>, total: usize, work: impl Future<Output = T>) -> T {
+    let (began, mut work) = (shard.reactor().now(), pin!(work));
+    loop {
+        let mut pause = pin!(shard.reactor().sleep(PROGRESS_EVERY));
+        let ended = std::future::poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => pause.as_mut().poll(context).map(|()| None),
+        });
+        if let Some(result) = ended.await {
+            return result;
+        }
+        info!(
+            shard = shard.id().0,
+            done = done.get(),
+            total,
+            recovered_bytes = shard.storage().recovered_bytes(),
+            seconds = shard.reactor().now().saturating_since(began).as_secs(),
+            "opening partitions"
+        );
+    }
 }
 
 /// The broker's configuration under `image`: the same `Arc` as before if nothing of it was changed while it runs.

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use corelog_net::wire::ErrorCode;
 use corelog_storage::log::CommitError;
 
 use super::Shard;
@@ -113,7 +114,7 @@ async fn commit(shard: &Rc<Shard>, partition: &Rc<Partition>) -> Result<(), Comm
     std::future::poll_fn(|context| {
         let polled = commit.as_mut().poll(context);
         if polled.is_pending() && partition.log().is_out_of_space() {
-            partition.out_of_space(shard);
+            partition.refuse_waiting(shard, ErrorCode::KafkaStorageError);
         }
         polled
     })

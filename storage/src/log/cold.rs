@@ -11,7 +11,7 @@ use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
 use super::read::{ColdPlan, Near, Walk, Wanted};
 use super::scan_file::scan_file;
 use crate::batch::{BatchHeader, HEADER_BYTES};
-use crate::disk::files::{read_file, read_full, write_synced};
+use crate::disk::files::{read_file, read_full};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::{LeaderEpoch, Offset};
 use crate::segment::index::SegmentIndex;
@@ -186,14 +186,7 @@ impl Log {
         }
         index.finish();
         // Only a help for the next time: what was read is good without it.
-        let reactor = inner.env.reactor();
-        let offsets = segment_path(&inner.folder, base, INDEX);
-        let times = segment_path(&inner.folder, base, TIME_INDEX);
-        let written = async {
-            write_synced(reactor, &offsets, index.offsets.encode_from(0)).await?;
-            write_synced(reactor, &times, index.times.encode_from(0)).await
-        };
-        if let Err(error) = written.await {
+        if let Err(error) = self.write_index_files(base, &index).await {
             tracing::warn!(log = %inner.name, segment = %base, %error, "cannot write rebuilt indexes");
         }
         Ok(index)

@@ -128,6 +128,7 @@ struct Inner {
     cold: ColdSegments,
     blocks: RefCell<Vec<AlignedBuf>>,
     counters: Cell<StorageCounters>,
+    recovered_bytes: Cell<u64>,
     next_log: Cell<u64>,
 }
 
@@ -176,6 +177,7 @@ impl StorageEnv {
             data_syncs: RefCell::default(),
             data_synced: Event::default(),
             counters: Cell::default(),
+            recovered_bytes: Cell::default(),
             next_log: Cell::new(1),
         }))
     }
@@ -235,6 +237,16 @@ impl StorageEnv {
         let mut counters = self.0.counters.get();
         change(&mut counters);
         self.0.counters.set(counters);
+    }
+
+    /// Bytes that recovery has read and checked, also of logs that are not open yet.
+    #[must_use]
+    pub fn recovered_bytes(&self) -> u64 {
+        self.0.recovered_bytes.get()
+    }
+
+    pub(crate) fn recovered(&self, bytes: usize) {
+        self.0.recovered_bytes.set(self.0.recovered_bytes.get() + bytes as u64);
     }
 
     pub(crate) fn cold(&self) -> &ColdSegments {

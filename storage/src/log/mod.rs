@@ -50,6 +50,7 @@ pub use error::{AppendError, ChangeError, CommitError, Damage, FenceReason, Open
 pub use lookup::LookupError;
 pub use names::LogName;
 pub use read::{ColdPlan, HotRead, ReadOutcome};
+pub use scan_file::SCAN_BYTES_MAX;
 
 use crate::disk::checkpoint::{CheckpointEntry, LogKey};
 use crate::epochs::EpochEnd;

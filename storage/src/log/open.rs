@@ -116,6 +116,11 @@ impl Log {
             Err(error) => return Err(failed(&folder, "list it")(error)),
         };
         check_topic_id(env, &name, &folder).await?;
+        if entries.iter().any(|e| e.name == ACCEPT_LOSS) {
+            // Its entry in the checkpoint was there before its files: nothing else would sync what an interrupted start made.
+            reactor.sync_dir(&folder).await.map_err(failed(&folder, "sync it"))?;
+            env.sync_data().await.map_err(failed(env.data(), "sync it"))?;
+        }
         let is_done_with = |name: &str| name.ends_with(SCRATCH_SUFFIX) || name == ACCEPT_LOSS;
         for entry in entries.iter().filter(|e| e.name.to_str().is_some_and(is_done_with)) {
             unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clean it up"))?;

@@ -66,6 +66,8 @@ pub(super) struct Recovery<'a> {
     recovery: RecoveryPoint,
     limit: Option<Offset>,
     log_start: Offset,
+    /// There was an entry in the checkpoint: the log was created to its end.
+    is_known: bool,
     /// A log that ends before this has lost acknowledged records.
     must_reach: Offset,
     /// Batches from here on are new to the producers' state.
@@ -130,6 +132,7 @@ pub(super) async fn recover(
         recovery: entry.recovery,
         limit: entry.truncate_to,
         log_start: entry.log_start,
+        is_known: known,
         must_reach: match entry.truncate_to {
             // The cut may have fallen before the log start, if that lay within the batch that had to go.
             Some(_) => entry.recovery.offset,
@@ -377,8 +380,9 @@ impl Recovery<'_> {
         }
         let started = scanner.position();
         let (interval, replay_from, log_start) = (self.index_interval, self.replay_from, self.log_start);
-        let (producers, epochs) = (&mut self.producers, &mut self.epochs);
+        let (env, producers, epochs) = (self.env, &mut self.producers, &mut self.epochs);
         let each = |batch: ScannedBatch<'_>| {
+            env.recovered(batch.bytes);
             index.note(&batch.header, batch.last_offset, batch.position, batch.bytes, interval);
             if batch.position == 0 {
                 first_timestamp = Some(batch.header.max_timestamp);
@@ -538,7 +542,9 @@ impl Recovery<'_> {
                 .await
                 .map_err(failed(self.folder, "remove a producer snapshot"))?;
         }
-        reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
+        if !self.is_settled(found, snapshots, entry) {
+            reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
+        }
         // An epoch that starts right at the end stays: it was durable before its leader served.
         self.epochs.truncate_from_end(found.log_end.next());
         if entry.truncate_to.take().is_some() {
@@ -549,6 +555,20 @@ impl Recovery<'_> {
             entry.version += 1;
         }
         Ok(())
+    }
+
+    /// Whether the folder's entries are durable without a sync of this start's: nothing was repaired, and there is no file but
+    /// those that the recovery point, or the log's creation, has vouched for. So of thousands of idle logs none is synced.
+    fn is_settled(&self, found: &Found, snapshots: &[Offset], entry: &CheckpointEntry) -> bool {
+        let is_untouched = found.garbage_end.is_none()
+            && entry.truncate_to.is_none()
+            && found.older.iter().all(|segment| segment.phase == Phase::Sealed)
+            && snapshots.iter().all(|at| *at <= found.log_end);
+        let is_vouched_for = match found.active.bytes() {
+            0 => self.is_known && found.active.base == Offset::ZERO,
+            _ => !found.is_unsynced,
+        };
+        is_untouched && is_vouched_for
     }
 }
 

@@ -5,17 +5,24 @@
 use crate::disk::files::read_full;
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::segment::scan::{ScanStop, ScannedBatch, Scanner};
-use corelog_reactor::{AlignedBuf, File, Reactor};
+use corelog_reactor::{AlignedBuf, File, Monotonic, Reactor};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 /// Bytes of one read.
 const READ_BYTES: u64 = 512 << 10;
 /// Reads in flight.
 const READS_MAX: usize = 4;
+/// Memory that scanning one file takes.
+pub const SCAN_BYTES_MAX: usize = READS_MAX * READ_BYTES as usize;
+/// How long a scan waits for memory that others hold,
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+/// and how often it looks.
+const MEMORY_RETRY: Duration = Duration::from_millis(2);
 const _: () = assert!(READ_BYTES.is_multiple_of(BLOCK_BYTES));
 
 type Reading<'a> = Pin<Box<dyn Future<Output = (io::Result<usize>, AlignedBuf)> + 'a>>;
@@ -42,12 +49,18 @@ impl<'a> ReadAhead<'a> {
 
     /// The next bytes; `None` at the end (of the file, if that comes first).
     pub(super) async fn next(&mut self) -> io::Result<Option<AlignedBuf>> {
+        let mut give_up: Option<Monotonic> = None;
         while self.pieces.len() < READS_MAX && self.next < self.end {
             let bytes = READ_BYTES.min(self.end - self.next);
             let buf = match self.reactor.pool().take(bytes as usize) {
                 Ok(buf) => buf,
                 // One piece must do when memory is short.
                 Err(_) if !self.pieces.is_empty() => break,
+                // Other logs are being read at the same time, and give theirs back.
+                Err(_) if self.reactor.now() < *give_up.get_or_insert(self.reactor.now() + MEMORY_PATIENCE) => {
+                    self.reactor.sleep(MEMORY_RETRY).await;
+                    continue;
+                }
                 Err(error) => return Err(io::Error::new(io::ErrorKind::OutOfMemory, error)),
             };
             let (file, at) = (self.file, self.next);
