@@ -236,7 +236,8 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
     };
     let mark = number()?;
     let (truncate_to, is_deleted) = ((mark >= 0).then_some(Offset(mark)), mark == DELETED);
-    let is_possible = log_start >= Offset::ZERO
+    let is_possible = mark >= DELETED
+        && log_start >= Offset::ZERO
         && recovery.segment_base >= Offset::ZERO
         && recovery.offset >= recovery.segment_base
         // A truncation takes the recovery point back before it begins.
