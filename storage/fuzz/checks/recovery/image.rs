@@ -85,6 +85,7 @@ const fn config_of(recipe: &Recipe) -> LogConfig {
         message_bytes_max: 1 << 20,
         timestamp_type: TimestampType::CreateTime,
         durability: Durability::Disk,
+        producer_idle_ms_max: 86_400_000,
     }
 }
 
