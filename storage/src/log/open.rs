@@ -167,7 +167,7 @@ impl Log {
 
     fn start(env: &StorageEnv, name: LogName, folder: PathBuf, config: LogConfig, recovered: Recovered) -> Self {
         if recovered.scanned_bytes > 0 {
-            tracing::info!(log = %name, bytes = recovered.scanned_bytes, log_end = %recovered.log_end, "recovered");
+            tracing::debug!(log = %name, bytes = recovered.scanned_bytes, log_end = %recovered.log_end, "recovered");
         }
         let mut state = State::new(
             recovered.active,
