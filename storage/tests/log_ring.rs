@@ -4,7 +4,7 @@
 mod log_common;
 
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerId, TopicId};
-use corelog_storage::log::{AppendError, Log, LogConfig, LogName, OpenError, ReadError, StorageOptions};
+use corelog_storage::log::{AppendError, Log, LogConfig, LogName, OpenError, ReadError, ReadOutcome, StorageOptions};
 use log_common::*;
 
 fn small_segments() -> LogConfig {
@@ -260,6 +260,35 @@ fn a_truncated_log_goes_on_at_the_cut() {
         assert_eq!(offsets(&read_all(&log, Offset(0), 1 << 20).await).len(), 120);
         assert_eq!(log.epoch_of(Offset(76)), Some(LeaderEpoch(0)));
         assert_eq!(log.epoch_of(Offset(77)), Some(LeaderEpoch(1)));
+    });
+    reactor.shutdown();
+}
+
+#[test]
+fn a_cold_read_of_records_deleted_since_its_plan_is_out_of_range_and_no_disk_failure() {
+    let folder = folder();
+    let reactor = ring();
+    reactor.block_on(async {
+        let (_data, env) = storage(&reactor, folder.path(), StorageOptions::default()).await;
+        let log = Log::create(&env, name(), small_segments()).await.unwrap();
+        lead(&log).await;
+        for n in 0..300 {
+            append(&log, &batch(3, 500 + n * 7, n as u64)).unwrap();
+            commit_all(&log).await;
+        }
+        log.close().await.unwrap();
+        drop(log);
+        let log = Log::open(&env, name(), small_segments()).await.unwrap();
+        let ReadOutcome::Cold(plan) = log.read(Offset(0), log.log_end(), 1 << 20, true).unwrap() else {
+            panic!("a log that was just opened has its records on disk");
+        };
+        log.delete_records(Offset(600)).await.unwrap();
+        let first = log.folder().join("00000000000000000000.log");
+        while first.exists() {
+            reactor.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let read = log.read_cold(plan).await;
+        assert!(matches!(read, Err(ReadError::OutOfRange { log_start: Offset(600), .. })), "{read:?}");
     });
     reactor.shutdown();
 }

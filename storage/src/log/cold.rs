@@ -102,8 +102,20 @@ impl Log {
     /// Executes a plan of [`read`](Self::read). `None`: the first batch alone is larger than allowed, or passes the limit.
     ///
     /// # Errors
-    /// When the disk fails, there is no memory, or the bytes do not hold.
+    /// When the disk fails, there is no memory, or the bytes do not hold; [`ReadError::OutOfRange`] when the records were
+    /// deleted meanwhile.
     pub async fn read_cold(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
+        let from = plan.from;
+        let read = self.execute(plan).await;
+        let (log_start, log_end) = (self.log_start(), self.log_end());
+        if read.is_err() && from < log_start {
+            // Deleted between plan and read, the segment's file with them: whatever the disk says is no fault of its own.
+            return Err(ReadError::OutOfRange { offset: from, log_start, log_end });
+        }
+        read
+    }
+
+    async fn execute(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
         let sealed = match &plan.open {
             Some(_) => None,
             None => Some(self.cold_segment(plan.segment, plan.limit).await?),
