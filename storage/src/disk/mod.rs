@@ -11,6 +11,7 @@ pub mod meta;
 pub mod probe;
 pub mod remove;
 pub mod spare;
+pub mod speed;
 
 /// What O_DIRECT writes are aligned to, and what the tail is rewritten in. Devices with larger blocks are refused by the
 /// probe.
