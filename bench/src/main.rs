@@ -1,5 +1,16 @@
-//! The load generator. Its issue comes next: nothing is here yet.
-fn main() {
-    eprintln!("corelog-bench: the load generator is not written yet");
-    std::process::exit(2);
+//! The command `corelog-bench`. Holds: nothing but the way in; see the library for the rooms.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use corelog_bench::cli::Cli;
+
+fn main() -> ExitCode {
+    match corelog_bench::run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("corelog-bench: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
 }

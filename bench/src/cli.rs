@@ -1,0 +1,414 @@
+//! The command line: what can be asked for, and what it means.
+//!
+//! Holds: options, their defaults and their words. Never touches: how anything is done.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Load generator for Kafka brokers.
+///
+/// Latencies are counted from when a record was due, on a schedule that does not wait for the broker: a stall is charged
+/// with everything that was due in it. Try it on a broker of yours:
+///
+///   corelog-bench produce --create 16 --rate 100000 --duration 10
+///   corelog-bench e2e --create 8 --rate 10000 --linger-ms 0
+///   corelog-bench ramp --create 16 --p99-ms 5
+///   corelog-bench compare corelog kafka
+#[derive(Debug, Parser)]
+#[command(name = "corelog-bench", version, verbatim_doc_comment)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Produce records at a rate, or as fast as answers come.
+    Produce {
+        /// Where to.
+        #[command(flatten)]
+        target: Target,
+        /// What.
+        #[command(flatten)]
+        load: Load,
+        /// How long, and what comes of it.
+        #[command(flatten)]
+        run: Run,
+    },
+    /// Consume what is in a topic, or what comes.
+    Consume {
+        /// Where from.
+        #[command(flatten)]
+        target: Target,
+        /// How.
+        #[command(flatten)]
+        reading: Reading,
+        /// Where to start.
+        #[arg(long, value_enum, default_value_t = Start::Earliest)]
+        from: Start,
+        /// Go on at the end, waiting for more, instead of stopping at what was there at the start.
+        #[arg(long)]
+        follow: bool,
+        /// How long, and what comes of it.
+        #[command(flatten)]
+        run: Run,
+    },
+    /// End to end: from when a record was due at the producer to its arrival at a consumer.
+    E2e {
+        /// Where to.
+        #[command(flatten)]
+        target: Target,
+        /// What.
+        #[command(flatten)]
+        load: Load,
+        /// How it is read.
+        #[command(flatten)]
+        reading: Reading,
+        /// How long, and what comes of it.
+        #[command(flatten)]
+        run: Run,
+    },
+    /// Produce, follow the end and catch up from the beginning, all at once.
+    Mixed {
+        /// Where to.
+        #[command(flatten)]
+        target: Target,
+        /// What.
+        #[command(flatten)]
+        load: Load,
+        /// How it is read.
+        #[command(flatten)]
+        reading: Reading,
+        /// Of the groups, how many read from the beginning.
+        #[arg(long, default_value_t = 0)]
+        catch_up: usize,
+        /// How long, and what comes of it.
+        #[command(flatten)]
+        run: Run,
+    },
+    /// Produce and read back records that carry producer, sequence and checksum: reports loss, duplicates, reordering.
+    Verify {
+        /// Where to.
+        #[command(flatten)]
+        target: Target,
+        /// What.
+        #[command(flatten)]
+        load: Load,
+        /// How long, and what comes of it.
+        #[command(flatten)]
+        run: Run,
+    },
+    /// Find the highest rate that keeps a limit on the 99th percentile.
+    Ramp {
+        /// Where to.
+        #[command(flatten)]
+        target: Target,
+        /// What (--rate is the first rate that is tried).
+        #[command(flatten)]
+        load: Load,
+        /// The limit, in milliseconds.
+        #[arg(long, default_value_t = 5.0)]
+        p99_ms: f64,
+        /// How close the answer has to be, in percent of the rate.
+        #[arg(long, default_value_t = 5.0)]
+        precision: f64,
+        /// How long each step is, and what comes of it.
+        #[command(flatten)]
+        run: Run,
+    },
+    /// What the disk under a folder can do: the limit for every durable broker on it.
+    Disk {
+        /// The folder. A scratch file is made in it and removed.
+        folder: PathBuf,
+        /// Bytes of the scratch file, in MiB.
+        #[arg(long, default_value_t = 2048)]
+        mib: u64,
+        /// Seconds for each measurement.
+        #[arg(long, default_value_t = 5.0)]
+        seconds: f64,
+        /// Also as JSON, into this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// The same workloads against two brokers in turn: medians, spread and ratios.
+    Compare(Compare),
+    /// Overlay the results of several runs in one page.
+    Report {
+        /// Results written by --json.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// The page.
+        #[arg(long, default_value = "report.html")]
+        html: PathBuf,
+    },
+}
+
+/// Where load goes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Target")]
+pub struct Target {
+    /// A broker of the cluster.
+    #[arg(long, short = 'b', value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
+    pub bootstrap: String,
+    /// The topic.
+    #[arg(long, short = 't', default_value = "corelog-bench")]
+    pub topic: String,
+    /// Make the topic with this many partitions if it isn't there.
+    #[arg(long, value_name = "PARTITIONS")]
+    pub create: Option<usize>,
+    /// A setting of the topic, if it is made (repeatable).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    pub topic_config: Vec<(String, String)>,
+    /// Delete the topic first, so that it is made anew.
+    #[arg(long, requires = "create")]
+    pub fresh: bool,
+    /// Delete the topic afterwards.
+    #[arg(long)]
+    pub delete_after: bool,
+}
+
+/// What is produced.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct Load {
+    /// Records a second in total; without it, as fast as answers come.
+    #[arg(long, value_parser = positive)]
+    pub rate: Option<f64>,
+    /// How arrivals are spaced.
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
+    pub arrivals: Arrivals,
+    /// Bytes of a record's value, or a range such as 100-2000.
+    #[arg(long, default_value = "1024", value_parser = bytes_range, conflicts_with = "lines")]
+    pub record_bytes: (usize, usize),
+    /// Take the lines of this file as values.
+    #[arg(long, value_name = "FILE")]
+    pub lines: Option<PathBuf>,
+    /// Give records one of this many keys; without it, keys are null.
+    #[arg(long)]
+    pub keys: Option<u64>,
+    /// none, gzip, snappy, lz4 or zstd.
+    #[arg(long, default_value = "none", value_parser = codec)]
+    pub compression: String,
+    /// Most bytes of a batch; one batch is one request.
+    #[arg(long, default_value = "16KiB", value_parser = bytes)]
+    pub batch_bytes: usize,
+    /// Records arrive one by one and gather in a batch for this long at most. Without it, whole batches arrive.
+    #[arg(long, requires = "rate")]
+    pub linger_ms: Option<f64>,
+    /// Connections.
+    #[arg(long, default_value_t = 4)]
+    pub connections: usize,
+    /// Requests that a connection may have open.
+    #[arg(long, default_value_t = 5)]
+    pub in_flight: usize,
+    /// 0, 1 or all.
+    #[arg(long, default_value = "all", value_parser = acks)]
+    pub acks: i16,
+    /// Each connection is an idempotent producer.
+    #[arg(long)]
+    pub idempotent: bool,
+    /// Milliseconds that the broker may take for a request.
+    #[arg(long, default_value_t = 30_000)]
+    pub timeout_ms: i32,
+    /// Seed of contents and schedule.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// How it is read.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Reading")]
+pub struct Reading {
+    /// Connections that share the partitions.
+    #[arg(long, default_value_t = 1)]
+    pub consumers: usize,
+    /// Groups of such connections; each reads everything.
+    #[arg(long, default_value_t = 1)]
+    pub groups: usize,
+    /// fetch.max.wait.ms
+    #[arg(long, default_value_t = 500)]
+    pub max_wait_ms: i32,
+    /// fetch.min.bytes
+    #[arg(long, default_value_t = 1)]
+    pub min_bytes: i32,
+    /// fetch.max.bytes
+    #[arg(long, default_value = "50MiB", value_parser = bytes)]
+    pub max_bytes: usize,
+    /// max.partition.fetch.bytes
+    #[arg(long, default_value = "1MiB", value_parser = bytes)]
+    pub partition_max_bytes: usize,
+    /// Only committed records.
+    #[arg(long)]
+    pub read_committed: bool,
+}
+
+/// How long, and what comes of it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct Run {
+    /// Seconds that count.
+    #[arg(long, default_value_t = 30.0, value_parser = positive)]
+    pub duration: f64,
+    /// Seconds before that.
+    #[arg(long, default_value_t = 3.0)]
+    pub warm_up: f64,
+    /// Pin the generator to this core.
+    #[arg(long)]
+    pub core: Option<usize>,
+    /// The broker's process, for its CPU and memory. Found by itself for a broker on this machine.
+    #[arg(long)]
+    pub broker_pid: Option<u32>,
+    /// The name of the broker in reports.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The result as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The percentile distribution, for HdrHistogram's plotter.
+    #[arg(long, value_name = "FILE")]
+    pub hgrm: Option<PathBuf>,
+    /// The interval log (V2), a histogram for each second.
+    #[arg(long, value_name = "FILE")]
+    pub hlog: Option<PathBuf>,
+    /// A page with plots that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// No progress on the terminal.
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+}
+
+/// Two brokers side by side.
+#[derive(Clone, Debug, Args)]
+pub struct Compare {
+    /// The first peer: a file in bench/peers, or host:port of a running broker.
+    pub a: String,
+    /// The second.
+    pub b: String,
+    /// The workloads, by name; all of the standard set without it (see --list).
+    #[arg(long, value_delimiter = ',')]
+    pub workloads: Vec<String>,
+    /// Show the workloads and end.
+    #[arg(long)]
+    pub list: bool,
+    /// How often each workload is run against each.
+    #[arg(long, default_value_t = 3)]
+    pub rounds: usize,
+    /// Seconds that count in each run.
+    #[arg(long, default_value_t = 15.0, value_parser = positive)]
+    pub duration: f64,
+    /// Seconds of load on each broker before anything counts (a JVM needs about a minute).
+    #[arg(long, default_value_t = 60.0)]
+    pub warm_up: f64,
+    /// Cores for the brokers, as taskset(1) takes them.
+    #[arg(long, default_value = "0")]
+    pub broker_cores: String,
+    /// Core for the generator.
+    #[arg(long, default_value_t = 1)]
+    pub core: usize,
+    /// Folder for the brokers' data and logs.
+    #[arg(long, default_value = "bench-data")]
+    pub work: PathBuf,
+    /// Folder with the peers' files.
+    #[arg(long, default_value = "bench/peers")]
+    pub peers: PathBuf,
+    /// Where the results go: results.json, report.html and record.md.
+    #[arg(long, default_value = "bench-results")]
+    pub out: PathBuf,
+    /// No progress on the terminal.
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+}
+
+/// How arrivals are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Arrivals {
+    /// Independently of each other, as those of many clients.
+    Poisson,
+    /// Evenly.
+    Constant,
+}
+
+/// Where reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Start {
+    /// The first record there is.
+    Earliest,
+    /// What comes next.
+    Latest,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("a number above 0".into()),
+    }
+}
+
+fn acks(text: &str) -> Result<i16, String> {
+    match text {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        "all" | "-1" => Ok(-1),
+        _ => Err("0, 1 or all".into()),
+    }
+}
+
+fn codec(text: &str) -> Result<String, String> {
+    crate::load::run::compression(text)
+        .map(|codec| codec.name().to_owned())
+        .ok_or("none, gzip, snappy, lz4 or zstd".into())
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE, such as retention.ms=3600000")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A number of bytes: 1024, 16KiB, 2MiB.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return Err("bytes, such as 1024, 16KiB or 2MiB".into()),
+    };
+    let number: usize = digits.parse().map_err(|_| "bytes, such as 1024, 16KiB or 2MiB")?;
+    number.checked_mul(unit).filter(|bytes| *bytes <= i32::MAX as usize).ok_or("at most 2147483647 bytes".into())
+}
+
+fn bytes_range(text: &str) -> Result<(usize, usize), String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let (low, high) = (bytes(low)?, bytes(high)?);
+    if low > high {
+        return Err(format!("{low} is more than {high}"));
+    }
+    Ok((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bytes_take_binary_units_and_nothing_else() {
+        assert_eq!((bytes("1024"), bytes("16KiB"), bytes("2m")), (Ok(1024), Ok(16384), Ok(2 << 20)));
+        for bad in ["", "x", "-1", "16 KiB", "9999GiB", "1.5MiB"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(bytes_range("100-2k"), Ok((100, 2048)));
+        assert!(bytes_range("2k-100").is_err());
+    }
+}

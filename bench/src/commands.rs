@@ -1,0 +1,259 @@
+//! From options to runs, and from runs to what the user gets.
+//!
+//! Holds: one function for each subcommand. Never touches: sockets, histograms.
+
+use std::path::Path;
+use std::time::Duration;
+
+use corelog_reactor::Reactor;
+
+use crate::cli::{Arrivals, Cli, Command, Load, Reading, Run, Start, Target};
+use crate::client::ring;
+use crate::compare;
+use crate::error::BenchError;
+use crate::load::run::{ConsumeSpec, From, Job, Outcome, ProduceSpec, TargetSpec, compression, run as make};
+use crate::load::schedule::Pace;
+use crate::measure::process::listener_of;
+use crate::measure::result::RunResult;
+use crate::payload::spec::{RecordSpec, ValueSource};
+use crate::report::progress::Line;
+use crate::report::{disk, files, html, table};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// What went wrong; results up to there are written and marked.
+pub fn run(cli: Cli) -> Result<(), BenchError> {
+    match cli.command {
+        Command::Produce { target, load, run } => {
+            let produce = Some(produce_spec(&load)?);
+            single(job("produce", &target, produce, None, &run), &run)
+        }
+        Command::Consume { target, reading, from, follow, run } => {
+            let mut consume = consume_spec(&reading, from);
+            consume.until_end = !follow;
+            single(job("consume", &target, None, Some(consume), &run), &run)
+        }
+        Command::E2e { target, load, reading, run } => {
+            let consume = consume_spec(&reading, Start::Latest);
+            single(job("e2e", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
+        }
+        Command::Mixed { target, load, reading, catch_up, run } => {
+            let mut consume = consume_spec(&reading, Start::Latest);
+            consume.catch_up_groups = catch_up.min(consume.groups);
+            single(job("mixed", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
+        }
+        Command::Verify { target, load, run } => {
+            let consume = consume_spec(&whole(), Start::Latest);
+            single(job("verify", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
+        }
+        Command::Ramp { target, load, p99_ms, precision, run } => {
+            let produce = produce_spec(&load)?;
+            ramp(job("produce", &target, Some(produce), None, &run), p99_ms, precision, load.arrivals, &run)
+        }
+        Command::Disk { folder, mib, seconds, json } => disk::run(&folder, mib, seconds, json.as_deref()),
+        Command::Compare(options) => compare::run(&options),
+        Command::Report { results, html } => report(&results, &html),
+    }
+}
+
+/// One reader of everything: what `verify` reads with.
+pub const fn whole() -> Reading {
+    Reading {
+        consumers: 1,
+        groups: 1,
+        max_wait_ms: 500,
+        min_bytes: 1,
+        max_bytes: 50 << 20,
+        partition_max_bytes: 1 << 20,
+        read_committed: false,
+    }
+}
+
+/// What the options say about load.
+///
+/// # Errors
+/// They contradict each other.
+pub fn produce_spec(load: &Load) -> Result<ProduceSpec, BenchError> {
+    let values = match &load.lines {
+        Some(path) => ValueSource::Lines(path.clone()),
+        None => ValueSource::Bytes(load.record_bytes.0, load.record_bytes.1),
+    };
+    let codec = compression(&load.compression).unwrap_or(corelog_storage::batch::Compression::None);
+    if load.connections == 0 || load.in_flight == 0 {
+        return Err(BenchError::Usage("--connections and --in-flight must be at least 1".into()));
+    }
+    if load.idempotent && (load.in_flight > 5 || load.acks != -1) {
+        return Err(BenchError::Usage("--idempotent needs --acks all and --in-flight 5 or less, as in Kafka".into()));
+    }
+    let pace = match (load.rate, load.arrivals) {
+        (None, _) => Pace::Unlimited,
+        (Some(rate), Arrivals::Poisson) => Pace::Poisson(rate),
+        (Some(rate), Arrivals::Constant) => Pace::Constant(rate),
+    };
+    Ok(ProduceSpec {
+        records: RecordSpec { values, keys: load.keys.filter(|keys| *keys > 0), codec, seed: load.seed },
+        pace,
+        batch_bytes: load.batch_bytes,
+        linger: load.linger_ms.map(|ms| Duration::from_secs_f64(ms.max(0.0) / 1e3)),
+        connections: load.connections,
+        in_flight: load.in_flight,
+        acks: load.acks,
+        idempotent: load.idempotent,
+        timeout_ms: load.timeout_ms,
+    })
+}
+
+/// What the options say about reading.
+pub fn consume_spec(reading: &Reading, from: Start) -> ConsumeSpec {
+    ConsumeSpec {
+        consumers: reading.consumers.max(1),
+        groups: reading.groups.max(1),
+        catch_up_groups: 0,
+        from: match from {
+            Start::Earliest => From::Earliest,
+            Start::Latest => From::Latest,
+        },
+        until_end: false,
+        again: false,
+        wait_ms_max: reading.max_wait_ms,
+        min_bytes: reading.min_bytes,
+        max_bytes: reading.max_bytes as i32,
+        partition_max_bytes: reading.partition_max_bytes as i32,
+        read_committed: reading.read_committed,
+    }
+}
+
+fn job(
+    kind: &'static str,
+    target: &Target,
+    produce: Option<ProduceSpec>,
+    consume: Option<ConsumeSpec>,
+    run: &Run,
+) -> Job {
+    let workload = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    Job {
+        kind,
+        broker: run.name.clone().unwrap_or_else(|| target.bootstrap.clone()),
+        workload,
+        target: TargetSpec {
+            bootstrap: target.bootstrap.clone(),
+            topic: target.topic.clone(),
+            create: target.create,
+            topic_configs: target.topic_config.clone(),
+            fresh: target.fresh,
+            delete_after: target.delete_after,
+        },
+        produce,
+        consume,
+        warm_up: Duration::from_secs_f64(run.warm_up.max(0.0)),
+        duration: Duration::from_secs_f64(run.duration),
+        broker_pid: run.broker_pid.or_else(|| listener_of(&target.bootstrap)),
+    }
+}
+
+/// Makes one run with its progress.
+///
+/// # Errors
+/// It could not begin.
+pub fn perform(reactor: &Reactor, job: &Job, quiet: bool) -> Result<Outcome, BenchError> {
+    let mut line = Line::new(quiet);
+    let outcome = reactor.block_on(make(reactor, job, &mut |progress| line.show(&progress)));
+    line.end();
+    outcome
+}
+
+fn single(job: Job, run: &Run) -> Result<(), BenchError> {
+    let reactor = ring::reactor(run.core)?;
+    let outcome = perform(&reactor, &job, run.quiet)?;
+    print!("{}", table::single(&outcome.result));
+    write(&outcome, run)?;
+    conclude(outcome)
+}
+
+fn conclude(outcome: Outcome) -> Result<(), BenchError> {
+    if let Some(error) = outcome.error {
+        return Err(error);
+    }
+    match outcome.verdict {
+        Some(Ok(text)) => {
+            println!("verified: {text}");
+            Ok(())
+        }
+        Some(Err(text)) => Err(BenchError::Verify(text)),
+        None => Ok(()),
+    }
+}
+
+fn write(outcome: &Outcome, run: &Run) -> Result<(), BenchError> {
+    let result = &outcome.result;
+    if let Some(path) = &run.json {
+        files::json(path, result)?;
+    }
+    if let Some(path) = &run.hgrm {
+        files::text(path, &outcome.hgrm)?;
+    }
+    if let Some(path) = &run.hlog {
+        files::bytes(path, &outcome.interval_log)?;
+    }
+    if let Some(path) = &run.html {
+        files::text(path, &html::page("corelog-bench", std::slice::from_ref(result), ""))?;
+    }
+    Ok(())
+}
+
+/// Looks for the highest rate whose 99th percentile keeps the limit: doubles until it doesn't, then halves the interval.
+fn ramp(mut job: Job, p99_ms: f64, precision: f64, arrivals: Arrivals, run: &Run) -> Result<(), BenchError> {
+    let reactor = ring::reactor(run.core)?;
+    let first = job.produce.as_ref().and_then(|spec| spec.pace.rate()).unwrap_or(10_000.0);
+    let (mut low, mut high, mut rate) = (0.0_f64, f64::INFINITY, first);
+    let mut best: Option<Outcome> = None;
+    println!("{:>14} {:>14} {:>12} {:>12}  within {p99_ms} ms", "records/s", "reached", "p50 ms", "p99 ms");
+    while high - low > low.max(1.0) * precision / 100.0 {
+        if let Some(spec) = &mut job.produce {
+            spec.pace = match arrivals {
+                Arrivals::Poisson => Pace::Poisson(rate),
+                Arrivals::Constant => Pace::Constant(rate),
+            };
+        }
+        let outcome = perform(&reactor, &job, run.quiet)?;
+        match &outcome.error {
+            None | Some(BenchError::TooFast { .. }) => {}
+            Some(_) => return conclude(outcome),
+        }
+        let latency = outcome.result.produced.as_ref().map(|side| side.latency.clone()).unwrap_or_default();
+        let reached = outcome.result.records_per_s();
+        let within = outcome.error.is_none() && latency.p99 <= p99_ms * 1e3;
+        let (p50, p99) = (latency.p50 / 1e3, latency.p99 / 1e3);
+        println!("{rate:>14.0} {reached:>14.0} {p50:>12.3} {p99:>12.3}  {}", if within { "yes" } else { "no" });
+        if within {
+            low = rate;
+            best = Some(outcome);
+        } else {
+            high = rate;
+        }
+        rate = if high.is_finite() { f64::midpoint(low, high) } else { rate * 2.0 };
+        if high < 1.0 {
+            return Err(BenchError::Usage(format!("not even one record a second keeps p99 within {p99_ms} ms")));
+        }
+    }
+    if let Some(best) = best {
+        println!("highest rate within {p99_ms} ms at p99: {low:.0} records/s");
+        print!("{}", table::single(&best.result));
+        write(&best, run)?;
+    }
+    Ok(())
+}
+
+fn report(paths: &[std::path::PathBuf], page: &Path) -> Result<(), BenchError> {
+    let mut results: Vec<RunResult> = Vec::new();
+    for path in paths {
+        results.extend(files::read_results(path)?);
+    }
+    for result in &results {
+        print!("{}", table::single(result));
+    }
+    files::text(page, &html::page("corelog-bench", &results, ""))?;
+    println!("written: {}", page.display());
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! The same workloads against two brokers, in turn.
+//!
+//! Holds: rounds, their order, medians and ratios. Never touches: how a run is made (see `load`), how brokers start (see
+//! `peer`).
+//!
+//! ```text
+//!   start both ──► warm both up ──► for each workload, each round: A, B  (the next round: B, A)  ──► verify both ──► stop
+//! ```
+//!
+//! Rounds are interleaved so that a machine that gets slower or faster meanwhile does so for both. Each run has a topic of
+//! its own, deleted afterwards. Both brokers live all the time on the same cores; the one that is not measured idles.
+
+pub mod host;
+pub mod peer;
+pub mod record;
+pub mod workloads;
+
+use std::fs;
+use std::time::Duration;
+
+use corelog_reactor::Reactor;
+
+use self::peer::Peer;
+use self::record::{Cell, Comparison};
+use self::workloads::{Speed, Workload};
+use crate::cli::Compare;
+use crate::client::ring;
+use crate::commands::perform;
+use crate::error::BenchError;
+use crate::load::run::{Job, TargetSpec};
+use crate::load::schedule::Pace;
+use crate::measure::result::RunResult;
+use crate::report::{files, html};
+
+/// Seconds of a run that only looks for the highest rate.
+const PROBE_S: f64 = 8.0;
+/// Seconds of load before each run's window.
+const LEAD_IN_S: f64 = 2.0;
+/// Seconds of a verifying run.
+const VERIFY_S: f64 = 5.0;
+
+/// Compares.
+///
+/// # Errors
+/// A peer can't be started, a run broke off, or something was lost. What was measured until then is written.
+pub fn run(options: &Compare) -> Result<(), BenchError> {
+    let all = workloads::standard();
+    if options.list {
+        all.iter().for_each(|workload| println!("{:<12} {}", workload.name, workload.about));
+        return Ok(());
+    }
+    let wanted = |workload: &&Workload| {
+        options.workloads.is_empty() || options.workloads.iter().any(|name| name == workload.name)
+    };
+    let chosen: Vec<&Workload> = all.iter().filter(wanted).collect();
+    if let Some(unknown) = options.workloads.iter().find(|name| all.iter().all(|known| known.name != **name)) {
+        return Err(BenchError::Usage(format!("no workload {unknown}: --list shows them")));
+    }
+    fs::create_dir_all(&options.out).map_err(BenchError::file(&options.out))?;
+
+    let reactor = ring::reactor(Some(options.core))?;
+    let mut peers = [&options.a, &options.b].map(|name| Peer::start(&reactor, name, options));
+    for peer in &mut peers {
+        if let Err(error) = peer {
+            return Err(std::mem::replace(error, BenchError::Usage(String::new())));
+        }
+    }
+    let peers: Vec<Peer> = peers.into_iter().flatten().collect();
+    let mut comparison = Comparison::new(options, &peers);
+    let outcome = measure(&reactor, options, &peers, &chosen, &mut comparison);
+    // Whatever happened: what was measured is kept.
+    let written = write(options, &comparison);
+    drop(peers);
+    outcome.and(written)
+}
+
+fn measure(
+    reactor: &Reactor,
+    options: &Compare,
+    peers: &[Peer],
+    chosen: &[&Workload],
+    comparison: &mut Comparison,
+) -> Result<(), BenchError> {
+    for peer in peers {
+        say(options, &format!("warming up {} for {:.0} s", peer.name, options.warm_up));
+        warm_up(reactor, options, peer)?;
+    }
+    for workload in chosen {
+        let rate = rate(reactor, options, peers, workload)?;
+        let at = rate.map(|rate| format!(", {rate:.0} records/s")).unwrap_or_default();
+        println!("\n{}: {}{at}", workload.name, workload.about);
+        for round in 0..options.rounds.max(1) {
+            let order: [usize; 2] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+            for which in order {
+                let peer = &peers[which];
+                let result = one(reactor, options, peer, workload, rate, options.duration, LEAD_IN_S)?;
+                println!("  {}", record::run_line(&result));
+                comparison.add(workload, rate, which, result);
+            }
+        }
+        print!("{}", comparison.workload_table(workload.name));
+    }
+    for (which, peer) in peers.iter().enumerate() {
+        let workload = workloads::verify();
+        let rate = Some(20_000.0);
+        one(reactor, options, peer, &workload, rate, VERIFY_S, 0.0)?;
+        println!("{}: verified, nothing lost, doubled, damaged or out of order", peer.name);
+        comparison.verified[which] = true;
+    }
+    Ok(())
+}
+
+/// Load of every kind, so that nothing is compiled or mapped for the first time when it counts.
+fn warm_up(reactor: &Reactor, options: &Compare, peer: &Peer) -> Result<(), BenchError> {
+    let all = workloads::standard();
+    let kinds = ["bulk-256k-4", "small", "latency", "e2e-8", "tail-1"];
+    let seconds = options.warm_up / kinds.len() as f64;
+    if seconds < 0.1 {
+        return Ok(());
+    }
+    for workload in all.iter().filter(|workload| kinds.contains(&workload.name)) {
+        let rate = match workload.speed {
+            Speed::Fixed(rate) => Some(rate),
+            Speed::Unlimited | Speed::ShareOfSecond(_) => None,
+        };
+        one(reactor, options, peer, workload, rate, seconds, 0.0)?;
+    }
+    Ok(())
+}
+
+/// The rate of a workload: its own, or a share of what the second peer reaches.
+fn rate(reactor: &Reactor, options: &Compare, peers: &[Peer], workload: &Workload) -> Result<Option<f64>, BenchError> {
+    match workload.speed {
+        Speed::Unlimited => Ok(None),
+        Speed::Fixed(rate) => Ok(Some(rate)),
+        Speed::ShareOfSecond(share) => {
+            let Some(second) = peers.get(1) else { return Ok(None) };
+            let result = one(reactor, options, second, workload, None, PROBE_S, LEAD_IN_S)?;
+            let highest = result.records_per_s();
+            say(options, &format!("{}: {highest:.0} records/s at most", second.name));
+            Ok(Some((highest * share).max(1.0)))
+        }
+    }
+}
+
+fn one(
+    reactor: &Reactor,
+    options: &Compare,
+    peer: &Peer,
+    workload: &Workload,
+    rate: Option<f64>,
+    seconds: f64,
+    lead_in: f64,
+) -> Result<RunResult, BenchError> {
+    let mut target = TargetSpec {
+        bootstrap: peer.address.clone(),
+        topic: format!("bench-{}", workload.name),
+        create: Some(workload.partitions),
+        topic_configs: Vec::new(),
+        fresh: true,
+        delete_after: true,
+    };
+    let mut produce = workload.produce.clone();
+    produce.pace = rate.map_or(Pace::Unlimited, Pace::Poisson);
+    if workload.kind == "consume" {
+        target.delete_after = false;
+        fill(reactor, peer, workload, &target)?;
+        (target.fresh, target.delete_after) = (false, true);
+    }
+    let job = Job {
+        kind: workload.kind,
+        broker: peer.name.clone(),
+        workload: workload.name.to_owned(),
+        target,
+        produce: (workload.kind != "consume").then_some(produce),
+        consume: workload.consume.clone(),
+        warm_up: Duration::from_secs_f64(lead_in),
+        duration: Duration::from_secs_f64(seconds),
+        broker_pid: peer.pid,
+    };
+    let outcome = perform(reactor, &job, options.quiet)?;
+    if let Some(error) = outcome.error {
+        return Err(error);
+    }
+    match outcome.verdict {
+        Some(Err(text)) => Err(BenchError::Verify(format!("{}: {text}", peer.name))),
+        Some(Ok(_)) | None => Ok(outcome.result),
+    }
+}
+
+/// Produces what a consuming run reads.
+fn fill(reactor: &Reactor, peer: &Peer, workload: &Workload, target: &TargetSpec) -> Result<(), BenchError> {
+    let per_second = 64e6;
+    let mut produce = workload.produce.clone();
+    // A paced load, so that the amount is the same for every broker.
+    produce.pace = Pace::Constant(per_second / 1024.0);
+    let job = Job {
+        kind: "produce",
+        broker: peer.name.clone(),
+        workload: "prefill".into(),
+        target: target.clone(),
+        produce: Some(produce),
+        consume: None,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_secs_f64(workload.prefill_bytes as f64 / per_second),
+        broker_pid: None,
+    };
+    match perform(reactor, &job, true)?.error {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn write(options: &Compare, comparison: &Comparison) -> Result<(), BenchError> {
+    let results: Vec<RunResult> = comparison.results().cloned().collect();
+    files::json(&options.out.join("results.json"), &results)?;
+    let representative: Vec<RunResult> = comparison.cells.iter().filter_map(Cell::middle).cloned().collect();
+    let title = format!("{} and {}", options.a, options.b);
+    let page = html::page(&title, &representative, &comparison.html_table());
+    files::text(&options.out.join("report.html"), &page)?;
+    let record = options.out.join("record.md");
+    files::text(&record, &comparison.markdown())?;
+    println!("written: {} (and results.json, report.html beside it)", record.display());
+    Ok(())
+}
+
+fn say(options: &Compare, text: &str) {
+    if !options.quiet {
+        eprintln!("{text}");
+    }
+}

@@ -1,0 +1,135 @@
+//! A broker to measure: started from a file in `bench/peers`, or running already.
+//!
+//! Holds: the process, its address, how long it took to serve. Never touches: load. Ends only what it started.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use corelog_reactor::Reactor;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::cli::Compare;
+use crate::client::cluster::Cluster;
+use crate::error::BenchError;
+use crate::measure::clock::now_ns;
+use crate::measure::process::listener_of;
+
+/// How long a broker may take to serve.
+const START_S_MAX: u64 = 120;
+/// How often it is tried.
+const START_LOOK: Duration = Duration::from_millis(5);
+/// How long it may take to stop.
+const STOP_S_MAX: u64 = 60;
+
+/// A running broker.
+pub struct Peer {
+    /// Its name in the comparison.
+    pub name: String,
+    /// `host:port`.
+    pub address: String,
+    /// Its process, if it is known.
+    pub pid: Option<u32>,
+    /// Seconds from its start to its first answer, if we started it.
+    pub start_s: Option<f64>,
+    process: Option<Child>,
+    folder: PathBuf,
+}
+
+impl Peer {
+    /// Starts the peer called `name`, or takes the broker at `name` if that is an address.
+    ///
+    /// # Errors
+    /// There is no such peer, or it doesn't serve.
+    pub fn start(reactor: &Reactor, name: &str, options: &Compare) -> Result<Self, BenchError> {
+        let failed = |what: String| BenchError::Peer { peer: name.to_owned(), what };
+        if name.contains(':') {
+            let pid = listener_of(name);
+            let peer = Self {
+                name: name.into(),
+                address: name.into(),
+                pid,
+                start_s: None,
+                process: None,
+                folder: PathBuf::new(),
+            };
+            reactor.block_on(Cluster::connect(reactor, name))?;
+            return Ok(peer);
+        }
+        let program = fs::canonicalize(options.peers.join(name))
+            .map_err(|error| failed(format!("{}: {error}; see --peers", options.peers.join(name).display())))?;
+        let folder = options.work.join(name);
+        fresh_folder(&folder)?;
+        let folder = fs::canonicalize(&folder).map_err(BenchError::file(&folder))?;
+        let log = folder.join("peer.log");
+        let out = File::create(&log).map_err(BenchError::file(&log))?;
+        let both = out.try_clone().map_err(BenchError::file(&log))?;
+        let port = free_port().map_err(|error| failed(error.to_string()))?;
+        let started = now_ns();
+        let process = Command::new(program)
+            .env("PEER_DIR", &folder)
+            .env("PEER_PORT", port.to_string())
+            .env("PEER_CORES", &options.broker_cores)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(both)
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let address = format!("127.0.0.1:{port}");
+        let pid = process.id();
+        let mut peer =
+            Self { name: name.into(), address, pid: Some(pid), start_s: None, process: Some(process), folder };
+        let give_up = started + START_S_MAX * 1_000_000_000;
+        loop {
+            if reactor.block_on(Cluster::connect(reactor, &peer.address)).is_ok() {
+                peer.start_s = Some((now_ns() - started) as f64 / 1e9);
+                return Ok(peer);
+            }
+            let gone = peer.process.as_mut().and_then(|process| process.try_wait().ok().flatten());
+            if let Some(status) = gone {
+                return Err(failed(format!("ended at once ({status}); its words are in {}", log.display())));
+            }
+            if now_ns() > give_up {
+                return Err(failed(format!("does not serve after {START_S_MAX} s; see {}", log.display())));
+            }
+            reactor.block_on(reactor.sleep(START_LOOK));
+        }
+    }
+
+    /// Stops it, if we started it, and removes its data.
+    pub fn stop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        let _ = kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM);
+        let give_up = now_ns() + STOP_S_MAX * 1_000_000_000;
+        while process.try_wait().is_ok_and(|status| status.is_none()) {
+            if now_ns() > give_up {
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+            std::thread::sleep(START_LOOK);
+        }
+        let _ = fs::remove_dir_all(self.folder.join("data"));
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn fresh_folder(folder: &Path) -> Result<(), BenchError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(BenchError::file(folder)(error)),
+        _ => {}
+    }
+    fs::create_dir_all(folder).map_err(BenchError::file(folder))
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

@@ -1,0 +1,257 @@
+//! What a comparison came to: medians, spreads, ratios, and the page that is kept.
+//!
+//! Holds: results by workload and peer, and how they are set against each other. Never touches: measuring.
+
+use std::fmt::Write as _;
+
+use super::host;
+use super::peer::Peer;
+use super::workloads::Workload;
+use crate::cli::Compare;
+use crate::measure::result::RunResult;
+
+/// The results of one workload against one peer.
+pub struct Cell {
+    workload: &'static str,
+    about: &'static str,
+    rate: Option<f64>,
+    peer: usize,
+    results: Vec<RunResult>,
+}
+
+/// A figure that is compared.
+struct Figure {
+    name: &'static str,
+    of: fn(&RunResult) -> Option<f64>,
+    digits: usize,
+}
+
+const FIGURES: [Figure; 10] = [
+    Figure { name: "records/s", of: |result| Some(result.records_per_s()), digits: 0 },
+    Figure { name: "MB/s", of: |result| Some(result.mb_per_s()), digits: 1 },
+    Figure { name: "p50, ms", of: |result| Some(result.main()?.latency.p50 / 1e3), digits: 3 },
+    Figure { name: "p99, ms", of: |result| Some(result.main()?.latency.p99 / 1e3), digits: 3 },
+    Figure { name: "p99.9, ms", of: |result| Some(result.main()?.latency.p999 / 1e3), digits: 3 },
+    Figure { name: "broker CPU s/GB", of: RunResult::broker_cpu_s_per_gb, digits: 3 },
+    Figure { name: "broker CPU µs/request", of: RunResult::broker_cpu_us_per_request, digits: 1 },
+    Figure { name: "bytes written per byte", of: RunResult::write_amplification, digits: 2 },
+    Figure {
+        name: "broker resident, MiB",
+        of: |result| Some(result.broker_usage?.resident_bytes as f64 / (1 << 20) as f64),
+        digits: 0,
+    },
+    Figure {
+        name: "generator CPU, % of a core",
+        of: |result| Some(result.own_usage.cpu_s / result.seconds * 100.0),
+        digits: 0,
+    },
+];
+
+/// Everything that was measured.
+pub struct Comparison {
+    names: Vec<String>,
+    start_s: Vec<Option<f64>>,
+    command: String,
+    rounds: usize,
+    duration: f64,
+    warm_up: f64,
+    host: String,
+    /// By workload, then peer.
+    pub cells: Vec<Cell>,
+    /// Whether the verifying run was clean.
+    pub verified: [bool; 2],
+}
+
+impl Cell {
+    /// The result in the middle, by rate (or by median latency at a fixed rate).
+    pub fn middle(&self) -> Option<&RunResult> {
+        let mut order: Vec<&RunResult> = self.results.iter().collect();
+        let by_latency = self.rate.is_some();
+        let key = |result: &RunResult| match (by_latency, result.main()) {
+            (true, Some(side)) => side.latency.p99,
+            _ => result.records_per_s(),
+        };
+        order.sort_by(|one, two| key(one).total_cmp(&key(two)));
+        order.get(order.len() / 2).copied()
+    }
+
+    /// Median, lowest and highest of a figure.
+    fn figure(&self, figure: &Figure) -> Option<(f64, f64, f64)> {
+        let mut values: Vec<f64> =
+            self.results.iter().filter_map(figure.of).filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            0 => f64::midpoint(*values.get(middle.checked_sub(1)?)?, *values.get(middle)?),
+            _ => *values.get(middle)?,
+        };
+        Some((median, *values.first()?, *values.last()?))
+    }
+}
+
+impl Comparison {
+    /// Nothing measured yet.
+    pub fn new(options: &Compare, peers: &[Peer]) -> Self {
+        Self {
+            names: peers.iter().map(|peer| peer.name.clone()).collect(),
+            start_s: peers.iter().map(|peer| peer.start_s).collect(),
+            command: format!("corelog-bench {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+            rounds: options.rounds,
+            duration: options.duration,
+            warm_up: options.warm_up,
+            host: host::describe(&options.work),
+            cells: Vec::new(),
+            verified: [false; 2],
+        }
+    }
+
+    /// Adds a result.
+    pub fn add(&mut self, workload: &Workload, rate: Option<f64>, peer: usize, result: RunResult) {
+        let same = |cell: &&mut Cell| cell.workload == workload.name && cell.peer == peer;
+        match self.cells.iter_mut().find(same) {
+            Some(cell) => cell.results.push(result),
+            None => {
+                let (name, about) = (workload.name, workload.about);
+                self.cells.push(Cell { workload: name, about, rate, peer, results: vec![result] });
+            }
+        }
+    }
+
+    /// All results.
+    pub fn results(&self) -> impl Iterator<Item = &RunResult> {
+        self.cells.iter().flat_map(|cell| &cell.results)
+    }
+
+    fn workloads(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for cell in &self.cells {
+            if !names.contains(&cell.workload) {
+                names.push(cell.workload);
+            }
+        }
+        names
+    }
+
+    fn pair(&self, workload: &str) -> (Option<&Cell>, Option<&Cell>) {
+        let find = |peer| self.cells.iter().find(|cell| cell.workload == workload && cell.peer == peer);
+        (find(0), find(1))
+    }
+
+    /// Rows of (figure, A, B, ratio) as text.
+    fn rows(&self, workload: &str) -> Vec<[String; 4]> {
+        let (one, two) = self.pair(workload);
+        let mut rows = Vec::new();
+        for figure in &FIGURES {
+            let of = |cell: Option<&Cell>| cell.and_then(|cell| cell.figure(figure));
+            let (a, b) = (of(one), of(two));
+            if a.is_none() && b.is_none() {
+                continue;
+            }
+            let show = |value: Option<(f64, f64, f64)>| {
+                let digits = figure.digits;
+                value.map_or("–".into(), |(median, low, high)| {
+                    format!("{median:.digits$} ({low:.digits$} – {high:.digits$})")
+                })
+            };
+            let ratio = match (a, b) {
+                (Some((a, ..)), Some((b, ..))) if b != 0.0 => format!("{:.3}", a / b),
+                _ => "–".into(),
+            };
+            rows.push([figure.name.to_owned(), show(a), show(b), ratio]);
+        }
+        rows
+    }
+
+    /// One workload for the terminal.
+    pub fn workload_table(&self, workload: &str) -> String {
+        let mut out =
+            format!("  {:<28} {:>34} {:>34} {:>8}\n", "median (lowest – highest)", self.name(0), self.name(1), "ratio");
+        for [figure, a, b, ratio] in self.rows(workload) {
+            let _ = writeln!(out, "  {figure:<28} {a:>34} {b:>34} {ratio:>8}");
+        }
+        out
+    }
+
+    fn name(&self, peer: usize) -> &str {
+        self.names.get(peer).map_or("–", String::as_str)
+    }
+
+    /// All of it for the page.
+    pub fn html_table(&self) -> String {
+        let escape = crate::report::html::escape;
+        let mut out = format!("<p>{}</p>", escape(&self.host));
+        for workload in self.workloads() {
+            let about = self.pair(workload).0.map_or("", |cell| cell.about);
+            let _ = write!(
+                out,
+                "<h2>{workload}</h2><p>{}</p><table><tr><th>median (lowest – highest)<th>{}<th>{}<th>ratio",
+                escape(about),
+                escape(self.name(0)),
+                escape(self.name(1))
+            );
+            for row in self.rows(workload) {
+                out.push_str("<tr>");
+                for cell in row {
+                    let _ = write!(out, "<td>{}", escape(&cell));
+                }
+            }
+            out.push_str("</table>");
+        }
+        out
+    }
+
+    /// The record to keep.
+    pub fn markdown(&self) -> String {
+        let mut out = format!(
+            "# {} and {}\n\n```sh\n{}\n```\n\n{}\n\n{} rounds of {} s for each workload, interleaved, after {} s of warm-up for each broker. \
+             Figures are medians of the rounds, with the lowest and the highest; the ratio is {} to {}.\n",
+            self.name(0),
+            self.name(1),
+            self.command,
+            self.host,
+            self.rounds,
+            self.duration,
+            self.warm_up,
+            self.name(0),
+            self.name(1)
+        );
+        for (peer, name) in self.names.iter().enumerate() {
+            if let Some(Some(seconds)) = self.start_s.get(peer) {
+                let _ = writeln!(out, "\nStart-up to the first answer, {name}: {seconds:.3} s.");
+            }
+        }
+        for workload in self.workloads() {
+            let cell = self.pair(workload).0;
+            let at =
+                cell.and_then(|cell| cell.rate).map(|rate| format!(" At {rate:.0} records/s.")).unwrap_or_default();
+            let about = cell.map_or("", |cell| cell.about);
+            let _ = write!(
+                out,
+                "\n## {workload}\n\n{about}.{at}\n\n| median (lowest – highest) | {} | {} | ratio |\n|---|---|---|---|\n",
+                self.name(0),
+                self.name(1)
+            );
+            for [figure, a, b, ratio] in self.rows(workload) {
+                let _ = writeln!(out, "| {figure} | {a} | {b} | {ratio} |");
+            }
+        }
+        for (name, clean) in self.names.iter().zip(self.verified) {
+            let verdict = if clean { "clean" } else { "not reached" };
+            let _ = writeln!(out, "\n`verify` after it, {name}: {verdict}.");
+        }
+        out
+    }
+}
+
+/// A run in one line.
+pub fn run_line(result: &RunResult) -> String {
+    let latency = result.main().map(|side| side.latency.clone()).unwrap_or_default();
+    let [p50, p99, p999] = [latency.p50, latency.p99, latency.p999].map(|us| us / 1e3);
+    let cost = result.broker_cpu_s_per_gb().map(|cost| format!("{cost:.2} CPU s/GB")).unwrap_or_default();
+    format!(
+        "{:<12} {:>9.0} records/s {:>7.1} MB/s  p50 {p50:.3} p99 {p99:.3} p99.9 {p999:.3} ms  {cost}",
+        result.broker,
+        result.records_per_s(),
+        result.mb_per_s()
+    )
+}

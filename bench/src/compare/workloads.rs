@@ -1,0 +1,165 @@
+//! The standard workloads.
+//!
+//! Holds: what each sends and reads, in the same terms as the command line. Never touches: brokers.
+
+use std::time::Duration;
+
+use corelog_storage::batch::Compression;
+
+use crate::load::run::{ConsumeSpec, From, ProduceSpec};
+use crate::load::schedule::Pace;
+use crate::payload::spec::{RecordSpec, ValueSource};
+
+/// How fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// As fast as answers come.
+    Unlimited,
+    /// Records a second.
+    Fixed(f64),
+    /// This share of the highest rate that the second peer reaches with the same load.
+    ShareOfSecond(f64),
+}
+
+/// A workload.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name.
+    pub name: &'static str,
+    /// In words.
+    pub about: &'static str,
+    /// See [`crate::load::run::Job::kind`].
+    pub kind: &'static str,
+    /// Partitions of its topic.
+    pub partitions: usize,
+    /// What is produced: during the run, or before it when the run only consumes.
+    pub produce: ProduceSpec,
+    /// What is consumed.
+    pub consume: Option<ConsumeSpec>,
+    /// How fast.
+    pub speed: Speed,
+    /// For runs that only consume: bytes to produce first.
+    pub prefill_bytes: u64,
+}
+
+const KIB: usize = 1024;
+
+/// All of them.
+pub fn standard() -> Vec<Workload> {
+    let mut all = Vec::new();
+    for (name, about, batch, partitions) in [
+        ("bulk-64k-1", "1 KiB records, 64 KiB batches, 1 partition", 64, 1),
+        ("bulk-256k-4", "1 KiB records, 256 KiB batches, 4 partitions", 256, 4),
+        ("bulk-1m-16", "1 KiB records, 1 MiB batches, 16 partitions", 1008, 16),
+    ] {
+        let produce = ProduceSpec { connections: 8, in_flight: 4, ..produce(1024, batch * KIB) };
+        all.push(Workload { name, about, partitions, produce, ..base() });
+    }
+    all.push(Workload {
+        name: "small",
+        about: "one 1 KiB record a request, 64 connections with 1 request open each, 16 partitions",
+        partitions: 16,
+        produce: ProduceSpec { connections: 64, in_flight: 1, ..produce(1024, 1) },
+        ..base()
+    });
+    all.push(Workload {
+        name: "latency",
+        about: "open loop at half of the second peer's highest rate: 1 KiB records, 16 KiB batches, 16 partitions",
+        partitions: 16,
+        produce: ProduceSpec { connections: 8, in_flight: 5, ..produce(1024, 16 * KIB) },
+        speed: Speed::ShareOfSecond(0.5),
+        ..base()
+    });
+    for (name, about, groups) in
+        [("tail-1", "tail fetch, 1 consumer", 1), ("tail-8", "tail fetch, 8 consumers that each read all", 8)]
+    {
+        all.push(Workload {
+            name,
+            about,
+            kind: "consume",
+            partitions: 8,
+            produce: ProduceSpec { connections: 8, in_flight: 4, ..produce(1024, 64 * KIB) },
+            consume: Some(ConsumeSpec { groups, again: true, until_end: true, ..consume(From::Earliest) }),
+            prefill_bytes: 48 << 20,
+            ..base()
+        });
+    }
+    for (name, about, partitions) in [
+        ("e2e-8", "end to end: 10,000 records/s of 1 KiB one by one over 8 partitions, linger 0", 8),
+        ("e2e-1", "end to end: 10,000 records/s of 1 KiB one by one over 1 partition, linger 0", 1),
+    ] {
+        all.push(Workload {
+            name,
+            about,
+            kind: "e2e",
+            partitions,
+            produce: ProduceSpec { linger: Some(Duration::ZERO), connections: 4, ..produce(1024, 16 * KIB) },
+            consume: Some(consume(From::Latest)),
+            speed: Speed::Fixed(10_000.0),
+            ..base()
+        });
+    }
+    all
+}
+
+/// Records that carry producer, sequence and checksum: run after every comparison.
+pub fn verify() -> Workload {
+    Workload {
+        name: "verify",
+        about: "every record carries producer, sequence and checksum",
+        kind: "verify",
+        partitions: 8,
+        produce: ProduceSpec { connections: 4, idempotent: true, ..produce(1024, 16 * KIB) },
+        consume: Some(consume(From::Latest)),
+        speed: Speed::Fixed(20_000.0),
+        ..base()
+    }
+}
+
+fn base() -> Workload {
+    Workload {
+        name: "",
+        about: "",
+        kind: "produce",
+        partitions: 1,
+        produce: produce(1024, 16 * KIB),
+        consume: None,
+        speed: Speed::Unlimited,
+        prefill_bytes: 0,
+    }
+}
+
+const fn produce(record_bytes: usize, batch_bytes: usize) -> ProduceSpec {
+    ProduceSpec {
+        records: RecordSpec {
+            values: ValueSource::Bytes(record_bytes, record_bytes),
+            keys: None,
+            codec: Compression::None,
+            seed: 1,
+        },
+        pace: Pace::Unlimited,
+        batch_bytes,
+        linger: None,
+        connections: 4,
+        in_flight: 5,
+        acks: -1,
+        idempotent: false,
+        timeout_ms: 30_000,
+    }
+}
+
+const fn consume(from: From) -> ConsumeSpec {
+    ConsumeSpec {
+        consumers: 1,
+        groups: 1,
+        catch_up_groups: 0,
+        from,
+        until_end: false,
+        again: false,
+        wait_ms_max: 500,
+        min_bytes: 1,
+        max_bytes: 50 << 20,
+        partition_max_bytes: 1 << 20,
+        read_committed: false,
+    }
+}

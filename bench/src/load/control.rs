@@ -1,0 +1,59 @@
+//! What the tasks of a run tell each other.
+//!
+//! Holds: whether to go on, and why not. Never touches: anything else.
+
+use std::cell::{Cell, RefCell};
+
+use crate::error::BenchError;
+
+/// Shared by all tasks of a run.
+#[derive(Default)]
+pub struct Control {
+    stopping: Cell<bool>,
+    failure: RefCell<Option<BenchError>>,
+    /// Tasks that have not ended.
+    open: Cell<usize>,
+}
+
+impl Control {
+    /// No new work from now on; what is open is finished.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+    }
+
+    /// Whether [`Self::stop`] was called or something failed.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Something failed; the first reason stays, and the run ends.
+    pub fn fail(&self, error: BenchError) {
+        self.failure.borrow_mut().get_or_insert(error);
+        self.stopping.set(true);
+    }
+
+    /// Whether something failed.
+    pub fn has_failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+
+    /// The reason.
+    pub fn take_failure(&self) -> Option<BenchError> {
+        self.failure.borrow_mut().take()
+    }
+
+    /// A task begins.
+    pub fn begin(&self) {
+        self.open.set(self.open.get() + 1);
+    }
+
+    /// A task has ended.
+    pub fn end(&self) {
+        self.open.set(self.open.get().saturating_sub(1));
+    }
+
+    /// Tasks that have not ended.
+    pub fn open(&self) -> usize {
+        self.open.get()
+    }
+}

@@ -1,0 +1,480 @@
+//! The producing engine: lanes (connections) that send what is due.
+//!
+//! Holds: arrivals, requests in flight, what each answer means for the counts. Never touches: where bytes of batches come
+//! from, when arrivals are due.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use corelog_net::wire::messages::{ProduceResponse, Response};
+use corelog_net::wire::{ApiKey, ErrorCode, ResponseHeader};
+use corelog_reactor::{Monotonic, Notify, Reactor, Stream};
+
+use super::control::Control;
+use super::heads::Heads;
+use super::recorder::{Answered, Recorder};
+use super::schedule::{Pace, Schedule};
+use super::send_list::SendList;
+use crate::client::cluster::{ProducerId, Topic};
+use crate::client::reader::FrameReader;
+use crate::error::BenchError;
+use crate::measure::clock::{now_ns, unix_ms};
+use crate::payload::stamp::Stamp;
+use crate::payload::template::{Producer, Template};
+
+/// How many seconds' worth of arrivals may wait before the rate is called impossible.
+const BEHIND_S_MAX: f64 = 10.0;
+/// Arrivals that may wait in any case.
+const BEHIND_MIN: u64 = 100_000;
+
+/// How load is produced.
+pub struct ProducePlan {
+    /// Where to.
+    pub topic: Topic,
+    /// Connections.
+    pub lanes: usize,
+    /// Requests that a connection may have open.
+    pub in_flight: usize,
+    /// 0, 1, or -1 for all.
+    pub acks: i16,
+    /// One for each lane, if producers are idempotent.
+    pub producers: Option<Vec<ProducerId>>,
+    /// When arrivals are due.
+    pub pace: Pace,
+    /// `Some`: records arrive one by one and gather in a batch for this long at most. `None`: whole batches arrive.
+    pub linger: Option<Duration>,
+    /// Records carry stamps, made for each send.
+    pub stamped: bool,
+    /// Contents, used in turn.
+    pub templates: Vec<Template>,
+    /// The version of Produce.
+    pub version: i16,
+    /// `timeout.ms` of the requests.
+    pub timeout_ms: i32,
+    /// Seed of the schedule.
+    pub seed: u64,
+}
+
+/// The engine.
+pub struct Producing {
+    plan: ProducePlan,
+    heads: Heads,
+    reactor: Reactor,
+    control: Rc<Control>,
+    recorder: Rc<RefCell<Recorder>>,
+    batch_records: usize,
+    lanes: RefCell<Vec<Rc<Lane>>>,
+    behind: Cell<u64>,
+    finishing: Cell<bool>,
+    open: Cell<usize>,
+}
+
+/// One connection.
+struct Lane {
+    number: usize,
+    stream: Stream,
+    wake: Notify,
+    state: RefCell<LaneState>,
+}
+
+struct LaneState {
+    /// When arrivals were due: first those of requests in flight, then those that wait.
+    arrivals: VecDeque<u64>,
+    /// How many of them are in flight.
+    sent: usize,
+    flights: VecDeque<Flight>,
+    next_partition: usize,
+    next_template: usize,
+    next_correlation: i32,
+    /// For each partition: the next sequence, of the idempotent producer and of the stamps.
+    sequences: Vec<u64>,
+    /// For each partition: records acknowledged.
+    acknowledged: Vec<u64>,
+    scratch: Vec<u8>,
+}
+
+#[derive(Clone, Copy)]
+struct Flight {
+    correlation: i32,
+    partition: usize,
+    records: usize,
+    batch_bytes: usize,
+    arrivals: usize,
+    sent_ns: u64,
+}
+
+enum Filled {
+    Something,
+    /// Nothing to send; perhaps at that time.
+    Nothing(Option<u64>),
+    Finished,
+}
+
+impl Producing {
+    /// Prepares the engine; nothing is sent before [`Self::start`].
+    ///
+    /// # Errors
+    /// The requests can't be written.
+    pub fn new(
+        plan: ProducePlan,
+        reactor: &Reactor,
+        control: &Rc<Control>,
+        recorder: &Rc<RefCell<Recorder>>,
+    ) -> Result<Rc<Self>, BenchError> {
+        let heads = Heads::new(&plan.topic, plan.version, plan.acks, plan.timeout_ms)?;
+        let batch_records = plan.templates.iter().map(Template::records).min().unwrap_or(1);
+        if plan.stamped && !plan.templates.iter().all(Template::has_room_for_stamps) {
+            return Err(BenchError::Usage("records are too small for stamps".into()));
+        }
+        Ok(Rc::new(Self {
+            plan,
+            heads,
+            reactor: reactor.clone(),
+            control: Rc::clone(control),
+            recorder: Rc::clone(recorder),
+            batch_records,
+            lanes: RefCell::default(),
+            behind: Cell::new(0),
+            finishing: Cell::new(false),
+            open: Cell::new(0),
+        }))
+    }
+
+    /// Records of a full batch.
+    pub const fn batch_records(&self) -> usize {
+        self.batch_records
+    }
+
+    /// Starts sending on `streams`, one for each lane; the schedule begins at `start_ns`.
+    pub fn start(self: &Rc<Self>, streams: Vec<Stream>, start_ns: u64) {
+        let partitions = self.plan.topic.partitions;
+        for (number, stream) in streams.into_iter().enumerate() {
+            let state = LaneState {
+                arrivals: VecDeque::new(),
+                sent: 0,
+                flights: VecDeque::new(),
+                next_partition: number % partitions,
+                next_template: number,
+                next_correlation: 0,
+                sequences: vec![0; partitions],
+                acknowledged: vec![0; partitions],
+                scratch: Vec::new(),
+            };
+            let lane = Rc::new(Lane { number, stream, wake: Notify::new(), state: RefCell::new(state) });
+            self.lanes.borrow_mut().push(Rc::clone(&lane));
+            let (engine, sender) = (Rc::clone(self), Rc::clone(&lane));
+            self.spawn(async move { engine.send(&sender).await });
+            if self.plan.acks != 0 {
+                let engine = Rc::clone(self);
+                self.spawn(async move { engine.receive(&lane).await });
+            }
+        }
+        let each = if self.plan.linger.is_some() { 1 } else { self.batch_records };
+        if let Some(schedule) = Schedule::new(self.plan.pace, each, start_ns, self.plan.seed) {
+            let engine = Rc::clone(self);
+            self.spawn(async move { engine.arrive(schedule, start_ns).await });
+        }
+    }
+
+    /// No more arrivals: lanes finish what is due, while readers go on.
+    pub fn finish(&self) {
+        self.finishing.set(true);
+        self.wake_all();
+    }
+
+    /// Lets every lane look at what there is to do.
+    pub fn wake_all(&self) {
+        self.lanes.borrow().iter().for_each(|lane| lane.wake.notify());
+    }
+
+    /// Tasks that have not ended.
+    pub const fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    fn is_finishing(&self) -> bool {
+        self.finishing.get() || self.control.is_stopping()
+    }
+
+    /// Ends what is still open.
+    pub fn abort(&self) {
+        self.lanes.borrow().iter().for_each(|lane| lane.stream.shutdown());
+        self.wake_all();
+    }
+
+    /// Records acknowledged, by lane and partition.
+    pub fn acknowledged(&self) -> Vec<Vec<u64>> {
+        self.lanes.borrow().iter().map(|lane| lane.state.borrow().acknowledged.clone()).collect()
+    }
+
+    /// Arrivals that were due and are not sent.
+    pub const fn behind(&self) -> u64 {
+        self.behind.get()
+    }
+
+    fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let engine = Rc::clone(self);
+        self.control.begin();
+        self.open.set(self.open.get() + 1);
+        let started = self.reactor.spawn(async move {
+            task.await;
+            engine.control.end();
+            engine.open.set(engine.open.get() - 1);
+        });
+        if started.is_err() {
+            self.control.end();
+            self.control.fail(BenchError::Setup("more connections than this tool has tasks for".into()));
+        }
+    }
+
+    /// Hands arrivals to the lanes in turn, when they are due.
+    async fn arrive(self: &Rc<Self>, mut schedule: Schedule, start_ns: u64) {
+        let lanes = self.lanes.borrow().clone();
+        let each = if self.plan.linger.is_some() { 1 } else { self.batch_records as u64 };
+        let rate = self.plan.pace.rate().unwrap_or(0.0);
+        let behind_max = BEHIND_MIN.max((rate * BEHIND_S_MAX) as u64);
+        let mut next = 0;
+        while !self.is_finishing() {
+            let now = now_ns();
+            while schedule.peek() <= now {
+                let lane = &lanes[next];
+                next = if next + 1 == lanes.len() { 0 } else { next + 1 };
+                lane.state.borrow_mut().arrivals.push_back(schedule.pop());
+                lane.wake.notify();
+                self.behind.set(self.behind.get() + each);
+            }
+            if self.behind.get() > behind_max {
+                let seconds = (now - start_ns) as f64 / 1e9;
+                self.control.fail(BenchError::TooFast { rate, behind: self.behind.get(), seconds });
+                break;
+            }
+            self.reactor.sleep_until(Monotonic::from_nanos(schedule.peek())).await;
+        }
+        self.wake_all();
+    }
+
+    async fn send(self: &Rc<Self>, lane: &Rc<Lane>) {
+        let mut list = SendList::default();
+        loop {
+            match self.fill(lane, &mut list) {
+                Ok(Filled::Something) => {}
+                Ok(Filled::Nothing(until)) => {
+                    wait(&self.reactor, &lane.wake, until).await;
+                    continue;
+                }
+                Ok(Filled::Finished) => {
+                    // The receiver ends with the connection, once the last answer is in.
+                    if lane.state.borrow().flights.is_empty() {
+                        return lane.stream.shutdown();
+                    }
+                    lane.wake.notified().await;
+                    continue;
+                }
+                Err(error) => return self.control.fail(error),
+            }
+            list.close();
+            while !list.is_empty() {
+                let (sent, back) = lane.stream.send(list).await;
+                list = back;
+                match sent {
+                    Ok(count) => list.advance(count),
+                    Err(error) => return self.lost(format!("failed ({error})")),
+                }
+            }
+            if self.plan.acks == 0 {
+                self.settle_unacknowledged(lane);
+            }
+        }
+    }
+
+    /// Writes requests for what is due, as many as may be in flight.
+    fn fill(&self, lane: &Lane, list: &mut SendList) -> Result<Filled, BenchError> {
+        let state = &mut *lane.state.borrow_mut();
+        let mut any = false;
+        while state.flights.len() < self.plan.in_flight && !self.control.has_failed() {
+            let now = now_ns();
+            let due = state.arrivals.len() - state.sent;
+            let (arrivals, records) = match (self.plan.pace, self.plan.linger) {
+                (Pace::Unlimited, _) => {
+                    if self.is_finishing() {
+                        break;
+                    }
+                    state.arrivals.push_back(now);
+                    (1, self.batch_records)
+                }
+                (_, None) => (due.min(1), self.batch_records),
+                (_, Some(linger)) => {
+                    let records = due.min(self.batch_records);
+                    let ready = state.arrivals.get(state.sent).map(|first| first + linger.as_nanos() as u64);
+                    match ready {
+                        Some(ready) if records < self.batch_records && ready > now && !self.is_finishing() => {
+                            return Ok(if any { Filled::Something } else { Filled::Nothing(Some(ready)) });
+                        }
+                        _ => (records, records),
+                    }
+                }
+            };
+            if arrivals == 0 {
+                break;
+            }
+            self.write(lane.number, state, list, arrivals, records, now)?;
+            any = true;
+        }
+        Ok(match any {
+            true => Filled::Something,
+            false if self.is_finishing() && state.arrivals.len() == state.sent => Filled::Finished,
+            false => Filled::Nothing(None),
+        })
+    }
+
+    fn write(
+        &self,
+        lane: usize,
+        state: &mut LaneState,
+        list: &mut SendList,
+        arrivals: usize,
+        records: usize,
+        now: u64,
+    ) -> Result<(), BenchError> {
+        let partition = state.next_partition;
+        state.next_partition = if partition + 1 == self.plan.topic.partitions { 0 } else { partition + 1 };
+        let template = &self.plan.templates[state.next_template % self.plan.templates.len()];
+        state.next_template = state.next_template.wrapping_add(1);
+        let first = state.sequences[partition];
+        let producer = self.plan.producers.as_ref().and_then(|producers| producers.get(lane));
+        // Sequences wrap at 2^31, as Kafka's do.
+        let producer = producer.map_or(Producer::NONE, |producer| Producer {
+            id: producer.id,
+            epoch: producer.epoch,
+            sequence: (first % (1 << 31)) as i32,
+        });
+        state.sequences[partition] = first + records as u64;
+        let correlation = state.next_correlation;
+        state.next_correlation = correlation.wrapping_add(1);
+
+        let batch_bytes = if self.plan.stamped {
+            let mut batch = list.take_spare();
+            let due = &state.arrivals;
+            let sent = state.sent;
+            let stamp = |index: usize| Stamp {
+                producer: lane as u32,
+                sequence: first + index as u64,
+                at_ns: due.get(sent + index.min(arrivals - 1)).copied().unwrap_or(now),
+            };
+            template.stamped(records, producer, unix_ms(), stamp, &mut state.scratch, &mut batch)?;
+            let bytes = batch.len();
+            let tail = self.heads.write(partition, bytes, correlation, list.head());
+            list.owned(batch);
+            list.head().extend_from_slice(tail);
+            bytes
+        } else {
+            let piece = template.piece(records)?;
+            let bytes = piece.batch_bytes();
+            let tail = self.heads.write(partition, bytes, correlation, list.head());
+            list.head().extend_from_slice(&piece.header(producer, unix_ms()));
+            list.shared(piece);
+            list.head().extend_from_slice(tail);
+            bytes
+        };
+        state.sent += arrivals;
+        state.flights.push_back(Flight { correlation, partition, records, batch_bytes, arrivals, sent_ns: now });
+        if self.plan.pace != Pace::Unlimited {
+            self.behind.set(self.behind.get().saturating_sub(records as u64));
+        }
+        Ok(())
+    }
+
+    async fn receive(self: &Rc<Self>, lane: &Rc<Lane>) {
+        let mut reader = FrameReader::default();
+        loop {
+            let frame = match reader.next(&lane.stream, &self.reactor).await {
+                Ok(frame) => frame,
+                Err(what) => {
+                    let state = lane.state.borrow();
+                    let finished = self.is_finishing() && state.arrivals.is_empty();
+                    if !finished && !self.control.has_failed() {
+                        drop(state);
+                        self.lost(what);
+                    }
+                    return;
+                }
+            };
+            let now = now_ns();
+            let Some(flight) = lane.state.borrow_mut().flights.pop_front() else {
+                return self.lost("answered what was not asked".into());
+            };
+            if let Err(error) = self.check(frame, flight) {
+                return self.control.fail(error);
+            }
+            self.settle(lane, flight, now);
+            lane.wake.notify();
+        }
+    }
+
+    fn check(&self, frame: &[u8], flight: Flight) -> Result<(), BenchError> {
+        let answer = |error| BenchError::Answer { api: "Produce", error };
+        let (header, body) = ResponseHeader::decode(frame, ApiKey::Produce, self.heads.version).map_err(answer)?;
+        if header.correlation_id != flight.correlation {
+            return Err(self.lost_error("answered out of order".into()));
+        }
+        let response = ProduceResponse::decode_body(body, self.heads.version).map_err(answer)?;
+        let partition = response.responses.first().and_then(|topic| topic.partition_responses.first());
+        match partition {
+            Some(answer) if answer.error_code == ErrorCode::None => Ok(()),
+            Some(answer) => Err(BenchError::Refused {
+                what: format!("producing to {} partition {}", self.plan.topic.name, flight.partition),
+                code: answer.error_code,
+                detail: answer.error_message.map(str::to_owned),
+            }),
+            None => Err(self.lost_error("answered for no partition".into())),
+        }
+    }
+
+    fn settle(&self, lane: &Lane, flight: Flight, now: u64) {
+        let state = &mut *lane.state.borrow_mut();
+        state.acknowledged[flight.partition] += flight.records as u64;
+        let mut recorder = self.recorder.borrow_mut();
+        let each = (flight.records / flight.arrivals.max(1)) as u64;
+        for due in state.arrivals.drain(..flight.arrivals) {
+            recorder.latency(due, now, each);
+        }
+        state.sent -= flight.arrivals;
+        let (records, bytes) = (flight.records as u64, flight.batch_bytes as u64);
+        recorder.answered(Answered { now_ns: now, sent_ns: flight.sent_ns, records, bytes });
+    }
+
+    fn settle_unacknowledged(&self, lane: &Lane) {
+        let now = now_ns();
+        loop {
+            let Some(flight) = lane.state.borrow_mut().flights.pop_front() else { return };
+            self.settle(lane, flight, now);
+        }
+    }
+
+    fn lost_error(&self, what: String) -> BenchError {
+        BenchError::Lost { address: self.plan.topic.leader.clone(), what }
+    }
+
+    fn lost(&self, what: String) {
+        self.control.fail(self.lost_error(what));
+        self.wake_all();
+    }
+}
+
+/// Waits for a wake-up, or until that time.
+async fn wait(reactor: &Reactor, wake: &Notify, until_ns: Option<u64>) {
+    let Some(until) = until_ns else { return wake.notified().await };
+    let (mut woken, mut alarm) = (pin!(wake.notified()), pin!(reactor.sleep_until(Monotonic::from_nanos(until))));
+    std::future::poll_fn(|context| {
+        if woken.as_mut().poll(context).is_ready() || alarm.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    })
+    .await;
+}

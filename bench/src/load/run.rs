@@ -1,0 +1,487 @@
+//! One run: prepare, warm up, measure, drain.
+//!
+//! Holds: the order of these, the seconds, the samples of processes. Never touches: options as text, files.
+//!
+//! ```text
+//!   start          from                                to            drained
+//!     |-- warm-up --|------------ measured -------------|-- answers ---|
+//!     schedule begins                     no more arrivals: those that were due still count
+//! ```
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use corelog_net::wire::ApiKey;
+use corelog_reactor::{Monotonic, Reactor, Stream};
+use corelog_storage::batch::Compression;
+
+use super::check::Check;
+use super::consume::{ConsumePlan, Consuming, Look};
+use super::control::Control;
+use super::produce::{ProducePlan, Producing};
+use super::recorder::{Recorder, Window};
+use super::schedule::Pace;
+use crate::client::cluster::{Cluster, Topic};
+use crate::client::rpc::connect;
+use crate::error::BenchError;
+use crate::measure::clock::{now_ns, unix_ms};
+use crate::measure::latency::Interval;
+use crate::measure::process::Sample;
+use crate::measure::result::RunResult;
+use crate::payload::spec::{RecordMaker, RecordSpec};
+use crate::payload::stamp::STAMP_BYTES;
+use crate::payload::template::Template;
+
+/// Different batches that a producer sends in turn.
+const TEMPLATES: u64 = 16;
+/// Bytes that all of them may take.
+const TEMPLATE_BYTES_MAX: usize = 64 << 20;
+/// The schedule begins this long after everything is connected.
+const LEAD: Duration = Duration::from_millis(50);
+/// How long answers may take after the last arrival.
+const DRAIN_S_MAX: u64 = 60;
+/// How often the end of the drain is looked for.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+/// Where to, and what is made there.
+#[derive(Clone, Debug)]
+pub struct TargetSpec {
+    /// `host:port` of a broker.
+    pub bootstrap: String,
+    /// The topic's name.
+    pub topic: String,
+    /// Makes the topic with this many partitions if it isn't there.
+    pub create: Option<usize>,
+    /// Configuration of the topic, if it is made.
+    pub topic_configs: Vec<(String, String)>,
+    /// Deletes the topic first.
+    pub fresh: bool,
+    /// Deletes the topic afterwards.
+    pub delete_after: bool,
+}
+
+/// What is produced.
+#[derive(Clone, Debug)]
+pub struct ProduceSpec {
+    /// The records.
+    pub records: RecordSpec,
+    /// When.
+    pub pace: Pace,
+    /// Bytes of a full batch.
+    pub batch_bytes: usize,
+    /// See [`ProducePlan::linger`].
+    pub linger: Option<Duration>,
+    /// Connections.
+    pub connections: usize,
+    /// Open requests on each.
+    pub in_flight: usize,
+    /// 0, 1, -1.
+    pub acks: i16,
+    /// Whether each connection is an idempotent producer.
+    pub idempotent: bool,
+    /// Milliseconds that the broker may take.
+    pub timeout_ms: i32,
+}
+
+/// Where reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The first record there is.
+    Earliest,
+    /// What comes next.
+    Latest,
+}
+
+/// What is consumed.
+#[derive(Clone, Debug)]
+pub struct ConsumeSpec {
+    /// Connections of one group: they share the partitions.
+    pub consumers: usize,
+    /// Groups: each reads everything.
+    pub groups: usize,
+    /// Of these, how many read from the beginning, to catch up, while the others follow the end.
+    pub catch_up_groups: usize,
+    /// Where the others start.
+    pub from: From,
+    /// Stops at what was there at the start (or, beside a producer, at what it had sent).
+    pub until_end: bool,
+    /// With `until_end`: begins again from the start until the time is over.
+    pub again: bool,
+    /// `fetch.max.wait.ms`.
+    pub wait_ms_max: i32,
+    /// `fetch.min.bytes`.
+    pub min_bytes: i32,
+    /// `fetch.max.bytes`.
+    pub max_bytes: i32,
+    /// `max.partition.fetch.bytes`.
+    pub partition_max_bytes: i32,
+    /// Only committed records.
+    pub read_committed: bool,
+}
+
+/// A run to make.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// `produce`, `consume`, `e2e`, `mixed`, `verify`.
+    pub kind: &'static str,
+    /// The broker's name in reports.
+    pub broker: String,
+    /// The options in words.
+    pub workload: String,
+    /// Where to.
+    pub target: TargetSpec,
+    /// What is produced, if anything.
+    pub produce: Option<ProduceSpec>,
+    /// What is consumed, if anything.
+    pub consume: Option<ConsumeSpec>,
+    /// Seconds before anything counts.
+    pub warm_up: Duration,
+    /// Seconds that count.
+    pub duration: Duration,
+    /// The broker's process, for its CPU and memory.
+    pub broker_pid: Option<u32>,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// The figures.
+    pub result: RunResult,
+    /// Why the run broke off, if it did.
+    pub error: Option<BenchError>,
+    /// The percentile distribution as text.
+    pub hgrm: String,
+    /// The interval log.
+    pub interval_log: Vec<u8>,
+    /// What `verify` found.
+    pub verdict: Option<Result<String, String>>,
+}
+
+/// A second of a run, as it passes.
+pub struct Progress<'a> {
+    /// Seconds since the start of what counts; negative during the warm-up.
+    pub at_s: f64,
+    /// What was produced in it.
+    pub produced: Option<&'a Interval>,
+    /// What was consumed in it.
+    pub consumed: Option<&'a Interval>,
+    /// Records due and not sent.
+    pub behind: u64,
+}
+
+/// Makes the run on this thread. What was measured before a failure is in the outcome.
+///
+/// # Errors
+/// The run could not begin.
+pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, BenchError> {
+    let mut cluster = Cluster::connect(reactor, &job.target.bootstrap).await?;
+    let topic = prepare(&mut cluster, &job.target).await?;
+    let verify = job.kind == "verify";
+    let stamped = job.kind == "e2e" || verify;
+
+    let control = Rc::new(Control::default());
+    let check = Rc::new(RefCell::new(Check::default()));
+    let look = match job.kind {
+        "verify" => Look::Verify(Rc::clone(&check)),
+        "e2e" => Look::Time,
+        _ => Look::Count,
+    };
+
+    // The window is known only when everything stands; recorders are made with it.
+    let producing = match &job.produce {
+        Some(spec) => Some(produce_plan(&mut cluster, &topic, spec, stamped).await?),
+        None => None,
+    };
+    let consuming = match &job.consume {
+        Some(spec) => Some(consume_plan(&mut cluster, &topic, spec, look).await?),
+        None => None,
+    };
+    // Nobody else is expected to write meanwhile: what `verify` reads is what this run sends.
+    let starts = if verify { cluster.offsets(&topic, -1).await? } else { Vec::new() };
+    let lanes = producing.as_ref().map_or(0, |plan| plan.lanes);
+    let readers = consuming.as_ref().map_or(0, |plan| plan.assignments.len());
+    let streams = connect_all(reactor, &topic.leader, lanes).await?;
+    let reader_streams = connect_all(reactor, &topic.leader, readers).await?;
+
+    let reads_to_the_end =
+        job.produce.is_none() && job.consume.as_ref().is_some_and(|spec| spec.until_end && !spec.again);
+    // What is there already can be read at once, and counts from the first byte.
+    let lead = if reads_to_the_end { Duration::ZERO } else { LEAD };
+    let start_ns = now_ns() + lead.as_nanos() as u64;
+    let from_ns = start_ns + job.warm_up.as_nanos() as u64;
+    let mut window = Window { from_ns, to_ns: from_ns + job.duration.as_nanos() as u64 };
+    if reads_to_the_end {
+        window = Window { from_ns: start_ns, to_ns: u64::MAX };
+    }
+    let started_unix_ms = unix_ms();
+    let recorder = || Ok::<_, BenchError>(Rc::new(RefCell::new(Recorder::new(window, started_unix_ms)?)));
+    let (produced, consumed) = (recorder()?, recorder()?);
+    let producing = match producing {
+        Some(plan) => Some(Producing::new(plan, reactor, &control, &produced)?),
+        None => None,
+    };
+    let consuming = consuming.map(|plan| Consuming::new(plan, reactor, &control, &consumed));
+
+    if let Some(engine) = &consuming {
+        engine.start(reader_streams);
+    }
+    reactor.sleep_until(Monotonic::from_nanos(start_ns)).await;
+    if let Some(engine) = &producing {
+        engine.start(streams, start_ns);
+    }
+
+    // ---- warm-up, then the seconds that count ----
+    let mut run = Seconds { reactor, window, control: &control, producing: &producing, consuming: &consuming };
+    run.pass(window.from_ns, &produced, &consumed, None, progress).await;
+    let own = std::process::id();
+    let sample = |pid: u32| Sample::take(pid);
+    let before = (job.broker_pid.and_then(sample), sample(own));
+    let finish = reads_to_the_end.then_some(());
+    run.pass(window.to_ns, &produced, &consumed, finish, progress).await;
+    let after = (job.broker_pid.and_then(sample), sample(own));
+    let ended_ns = now_ns().min(window.to_ns);
+    if reads_to_the_end || control.has_failed() {
+        produced.borrow_mut().end_at(ended_ns);
+        consumed.borrow_mut().end_at(ended_ns);
+    }
+
+    // ---- answers that are still to come ----
+    if let Some(engine) = &producing {
+        if consuming.is_some() && verify {
+            drain_and_verify(reactor, &mut cluster, &topic, &control, engine, &starts, &check).await;
+        } else {
+            control.stop();
+        }
+        engine.wake_all();
+    }
+    control.stop();
+    if let Some(engine) = &consuming {
+        engine.abort();
+    }
+    let patience = if control.has_failed() { 1 } else { DRAIN_S_MAX };
+    let give_up = now_ns() + patience * 1_000_000_000;
+    while control.open() > 0 && now_ns() < give_up {
+        if let Some(engine) = &producing {
+            engine.wake_all();
+        }
+        reactor.sleep(DRAIN_LOOK).await;
+    }
+    if control.open() > 0 && !control.has_failed() {
+        control.fail(BenchError::Silent { api: "Produce", seconds: DRAIN_S_MAX });
+    }
+    if let Some(engine) = &producing {
+        engine.abort();
+    }
+    let now = now_ns();
+    produced.borrow_mut().tick(now);
+    consumed.borrow_mut().tick(now);
+
+    let acknowledged = producing.as_ref().map(|engine| engine.acknowledged()).unwrap_or_default();
+    let verdict = verify.then(|| check.borrow().verdict(&acknowledged));
+    if job.target.delete_after {
+        // The figures stand, whatever becomes of the topic.
+        let _ = cluster.delete(&topic.name).await;
+    }
+    let error = control.take_failure();
+    let usage = |pair: (Option<Sample>, Option<Sample>)| Some(pair.1?.since(&pair.0?));
+    let main = if consuming.is_some() && job.kind != "mixed" { &consumed } else { &produced };
+    let result = RunResult {
+        kind: job.kind.to_owned(),
+        broker: job.broker.clone(),
+        workload: job.workload.clone(),
+        started_unix_ms,
+        seconds: ended_ns.saturating_sub(window.from_ns) as f64 / 1e9,
+        complete: error.is_none(),
+        stopped_by: error.as_ref().map(ToString::to_string),
+        produced: producing.as_ref().map(|_| produced.borrow().side()),
+        consumed: consuming.as_ref().map(|_| consumed.borrow().side()),
+        broker_usage: usage((before.0, after.0)),
+        own_usage: usage((before.1, after.1)).unwrap_or_default(),
+    };
+    let main = main.borrow();
+    Ok(Outcome {
+        result,
+        error,
+        hgrm: main.reported().hgrm(),
+        interval_log: main.reported().interval_log().to_vec(),
+        verdict,
+    })
+}
+
+/// Lets seconds pass.
+struct Seconds<'a> {
+    reactor: &'a Reactor,
+    window: Window,
+    control: &'a Rc<Control>,
+    producing: &'a Option<Rc<Producing>>,
+    consuming: &'a Option<Rc<Consuming>>,
+}
+
+impl Seconds<'_> {
+    /// Until `until_ns`, a failure, or (with `finish`) until every reader is at its end.
+    async fn pass(
+        &mut self,
+        until_ns: u64,
+        produced: &RefCell<Recorder>,
+        consumed: &RefCell<Recorder>,
+        finish: Option<()>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) {
+        let counts = until_ns > self.window.from_ns;
+        let mut next = now_ns() + 1_000_000_000;
+        loop {
+            let step = if finish.is_some() { now_ns() + DRAIN_LOOK.as_nanos() as u64 } else { next };
+            self.reactor.sleep_until(Monotonic::from_nanos(step.min(next).min(until_ns))).await;
+            let now = now_ns();
+            let finished = finish.is_some() && self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0);
+            let over = now >= until_ns || self.control.has_failed() || finished;
+            if now < next && !over {
+                continue;
+            }
+            next += 1_000_000_000;
+            let (one, two) = (produced.borrow_mut().tick(now), consumed.borrow_mut().tick(now));
+            progress(Progress {
+                at_s: (now as f64 - self.window.from_ns as f64) / 1e9,
+                produced: self.producing.as_ref().map(|_| &one),
+                consumed: self.consuming.as_ref().map(|_| &two),
+                behind: self.producing.as_ref().map_or(0, |engine| engine.behind()),
+            });
+            if counts {
+                produced.borrow_mut().keep(one);
+                consumed.borrow_mut().keep(two);
+            }
+            if over {
+                return;
+            }
+        }
+    }
+}
+
+/// Stops producing, waits for the last answers, then for the readers to have read all of it.
+async fn drain_and_verify(
+    reactor: &Reactor,
+    cluster: &mut Cluster,
+    topic: &Topic,
+    control: &Rc<Control>,
+    engine: &Rc<Producing>,
+    starts: &[i64],
+    check: &RefCell<Check>,
+) {
+    engine.finish();
+    let give_up = now_ns() + DRAIN_S_MAX * 1_000_000_000;
+    while engine.open() > 0 && now_ns() < give_up && !control.has_failed() {
+        reactor.sleep(DRAIN_LOOK).await;
+    }
+    let ends = match cluster.offsets(topic, -1).await {
+        Ok(ends) => ends,
+        Err(error) => return control.fail(error),
+    };
+    let total: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
+    while check.borrow().records < total.max(0) as u64 && now_ns() < give_up && !control.has_failed() {
+        reactor.sleep(DRAIN_LOOK).await;
+    }
+}
+
+async fn prepare(cluster: &mut Cluster, target: &TargetSpec) -> Result<Topic, BenchError> {
+    if target.fresh {
+        cluster.delete(&target.topic).await?;
+    }
+    if let Some(partitions) = target.create {
+        cluster.create(&target.topic, partitions, &target.topic_configs).await?;
+    }
+    cluster.find(&target.topic).await
+}
+
+async fn produce_plan(
+    cluster: &mut Cluster,
+    topic: &Topic,
+    spec: &ProduceSpec,
+    stamped: bool,
+) -> Result<ProducePlan, BenchError> {
+    let producers = if spec.idempotent {
+        let mut producers = Vec::with_capacity(spec.connections);
+        for _ in 0..spec.connections {
+            producers.push(cluster.producer_id().await?);
+        }
+        Some(producers)
+    } else {
+        None
+    };
+    let version = version(cluster, ApiKey::Produce)?;
+    let templates = templates(&spec.records, spec.batch_bytes, stamped)?;
+    Ok(ProducePlan {
+        topic: topic.clone(),
+        lanes: spec.connections,
+        in_flight: spec.in_flight,
+        acks: spec.acks,
+        producers,
+        pace: spec.pace,
+        linger: spec.linger,
+        stamped,
+        templates,
+        version,
+        timeout_ms: spec.timeout_ms,
+        seed: spec.records.seed,
+    })
+}
+
+fn templates(records: &RecordSpec, batch_bytes: usize, stamped: bool) -> Result<Vec<Template>, BenchError> {
+    let count = (TEMPLATE_BYTES_MAX / batch_bytes.max(1)).clamp(1, TEMPLATES as usize) as u64;
+    let least = if stamped { STAMP_BYTES } else { 0 };
+    let mut maker = RecordMaker::new(records.clone())?;
+    (0..count).map(|_| Template::new(&mut maker, batch_bytes, least)).collect()
+}
+
+async fn consume_plan(
+    cluster: &mut Cluster,
+    topic: &Topic,
+    spec: &ConsumeSpec,
+    look: Look,
+) -> Result<ConsumePlan, BenchError> {
+    let starts = cluster.offsets(topic, -2).await?;
+    let ends = cluster.offsets(topic, -1).await?;
+    let mut assignments = Vec::new();
+    for group in 0..spec.groups {
+        let from = if group < spec.catch_up_groups { From::Earliest } else { spec.from };
+        let offsets = match from {
+            From::Earliest => &starts,
+            From::Latest => &ends,
+        };
+        for consumer in 0..spec.consumers.min(topic.partitions) {
+            let mine = (consumer..topic.partitions).step_by(spec.consumers);
+            assignments.push(mine.map(|partition| (partition, offsets[partition])).collect());
+        }
+    }
+    Ok(ConsumePlan {
+        topic: topic.clone(),
+        assignments,
+        until: spec.until_end.then_some(ends),
+        again: spec.again,
+        wait_ms_max: spec.wait_ms_max,
+        min_bytes: spec.min_bytes,
+        max_bytes: spec.max_bytes,
+        partition_max_bytes: spec.partition_max_bytes,
+        isolation: i8::from(spec.read_committed),
+        look,
+        version: version(cluster, ApiKey::Fetch)?,
+    })
+}
+
+fn version(cluster: &Cluster, key: ApiKey) -> Result<i16, BenchError> {
+    cluster.versions().get(&key).copied().ok_or(BenchError::Version { api: key.name() })
+}
+
+async fn connect_all(reactor: &Reactor, address: &str, count: usize) -> Result<Vec<Stream>, BenchError> {
+    let mut streams = Vec::with_capacity(count);
+    for _ in 0..count {
+        streams.push(connect(reactor, address).await?);
+    }
+    Ok(streams)
+}
+
+/// The codec's name as Kafka has it.
+pub fn compression(name: &str) -> Option<Compression> {
+    [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
+        .into_iter()
+        .find(|codec| codec.name() == name)
+}
