@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Action::Refuse(text) => {
-            eprintln!("corelog: {text}");
+            say(&text);
             ExitCode::from(EXIT_CONFIG)
         }
         Action::Check { args, json } => check_machine(&args, json),
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             let loaded = match load::load(&args, std::env::vars(), this_host()) {
                 Ok(loaded) => loaded,
                 Err(problems) => {
-                    eprintln!("corelog: {problems}");
+                    say(&problems);
                     return ExitCode::from(EXIT_CONFIG);
                 }
             };
@@ -54,12 +54,12 @@ fn check_machine(args: &ServeArgs, json: bool) -> ExitCode {
     let loaded = match load::load(args, std::env::vars(), this_host()) {
         Ok(loaded) => loaded,
         Err(problems) => {
-            eprintln!("corelog: {problems}");
+            say(&problems);
             return ExitCode::from(EXIT_CONFIG);
         }
     };
     for warning in &loaded.warnings {
-        eprintln!("corelog: {warning}");
+        say(&warning);
     }
     let report = Report::new(&loaded.config);
     let text = if json { report.json() } else { report.text() };
@@ -77,10 +77,16 @@ fn this_host() -> Host {
     }
 }
 
+/// Says it on standard error. One that can't be written to (a closed pipe, a full disk) is no reason to die.
+fn say(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "corelog: {text}");
+}
+
 /// `CORELOG_LOG` takes the usual filters: `debug`, `corelog_broker=debug,info`.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_env("CORELOG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    log.with_target(false).with_ansi(colours).init();
+    // Without its own complaints: it would print them where printing just failed, and that panics.
+    log.with_target(false).with_ansi(colours).log_internal_errors(false).init();
 }

@@ -26,6 +26,7 @@ pub struct Server {
     pub anonymous: Principal,
     listener_names: Vec<Arc<str>>,
     stopping: AtomicBool,
+    controller_at_rest: AtomicBool,
     status_asked: Vec<AtomicBool>,
 }
 
@@ -39,6 +40,7 @@ impl Server {
             anonymous: Principal::anonymous(),
             listener_names: config.listeners.iter().map(|listener| listener.name.as_str().into()).collect(),
             stopping: AtomicBool::new(false),
+            controller_at_rest: AtomicBool::new(false),
             status_asked: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             shards,
             config,
@@ -69,6 +71,16 @@ impl Server {
     /// Whether the broker is stopping.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// The controller has carried out its last decision.
+    pub fn controller_rests(&self) {
+        self.controller_at_rest.store(true, Ordering::Release);
+    }
+
+    /// Whether it has.
+    pub fn is_controller_at_rest(&self) -> bool {
+        self.controller_at_rest.load(Ordering::Acquire)
     }
 
     /// Asks every shard to log what it has done. Wake them.

@@ -9,7 +9,7 @@
 //!                             └──> the state is what the log says again; the client gets KAFKA_STORAGE_ERROR
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -50,6 +50,38 @@ const BIND_RETRY: Duration = Duration::from_millis(2);
 pub struct Queue {
     requests: RefCell<VecDeque<(ShardId, AskId, Request)>>,
     arrived: Notify,
+    /// A request is being decided, or carried out.
+    is_deciding: Cell<bool>,
+    /// The broker stops: no further request is taken.
+    is_closed: Cell<bool>,
+}
+
+/// How long a stop waits for the request that is being decided.
+const REST_MAX: Duration = Duration::from_secs(10);
+/// How often it looks.
+const REST_LOOK: Duration = Duration::from_millis(2);
+
+/// Returns when the controller rests for good: what it has recorded is carried out on every shard. On every shard.
+pub async fn rest(shard: &Rc<Shard>) {
+    let queue = &shard.controlling;
+    let deadline = shard.reactor().now() + REST_MAX;
+    if shard.id() == CONTROLLER_SHARD {
+        queue.is_closed.set(true);
+        for (from, ask, _) in queue.requests.take() {
+            refuse(shard, from, ask);
+        }
+        while queue.is_deciding.get() && shard.reactor().now() < deadline {
+            shard.reactor().sleep(REST_LOOK).await;
+        }
+        shard.server().controller_rests();
+    }
+    while !shard.server().is_controller_at_rest() && shard.reactor().now() < deadline {
+        shard.reactor().sleep(REST_LOOK).await;
+    }
+}
+
+fn refuse(shard: &Rc<Shard>, from: ShardId, ask: AskId) {
+    shard.deliver_answer(from, ask, Answer::Controller(Box::new(Err(ErrorCode::NotController))));
 }
 
 /// Producer ids of this shard that were never given out.
@@ -61,9 +93,8 @@ pub struct ProducerIds {
 /// Takes in a request for the controller.
 pub fn enqueue(shard: &Rc<Shard>, from: ShardId, ask: AskId, request: Request) {
     let queue = &shard.controlling;
-    if queue.requests.borrow().len() >= REQUESTS_MAX {
-        shard.deliver_answer(from, ask, Answer::Controller(Box::new(Err(ErrorCode::NotController))));
-        return;
+    if queue.is_closed.get() || queue.requests.borrow().len() >= REQUESTS_MAX {
+        return refuse(shard, from, ask);
     }
     queue.requests.borrow_mut().push_back((from, ask, request));
     queue.arrived.notify();
@@ -225,7 +256,9 @@ impl Runner {
                 shard.controlling.arrived.notified().await;
                 continue;
             };
+            shard.controlling.is_deciding.set(true);
             let response = self.decide(shard, &request).await;
+            shard.controlling.is_deciding.set(false);
             shard.deliver_answer(from, ask, Answer::Controller(Box::new(response)));
             self.snapshot_if_due(shard).await;
         }

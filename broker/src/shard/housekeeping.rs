@@ -13,11 +13,13 @@ use std::time::Duration;
 use corelog_net::wire::ErrorCode;
 use tracing::{info, warn};
 
-use super::Shard;
 use super::together::together;
+use super::{Shard, controlling};
 
 /// How often connections are looked at, at least.
 const SWEEP: Duration = Duration::from_secs(10);
+/// How often at most, however short the times are: a limit of zero must not keep the shard from everything else.
+const LOOK_MIN: Duration = Duration::from_millis(50);
 /// Looks within the time that a connection may stand still: it is closed at most that part of it late.
 const LOOKS_PER_TIMEOUT: u32 = 4;
 /// How often connections are looked at while frames wait for memory.
@@ -36,7 +38,7 @@ pub async fn sweep(shard: Rc<Shard>) {
     let config = shard.config();
     let idle_max = config.connection_idle_max.unwrap_or(Duration::MAX);
     let stall_max = config.connection_progress_timeout;
-    let look = SWEEP.min(idle_max).min(stall_max / LOOKS_PER_TIMEOUT);
+    let look = SWEEP.min(idle_max).min(stall_max / LOOKS_PER_TIMEOUT).max(LOOK_MIN);
     let (mut pressed, mut waits_seen) = (false, 0);
     loop {
         if pressed {
@@ -106,6 +108,8 @@ pub fn report(shard: &Shard) {
 /// Stops the shard: no more requests, what is in flight becomes durable, logs are closed so that the next start has
 /// nothing to scan.
 pub async fn stop(shard: Rc<Shard>) {
+    // A change that the controller has recorded is carried out on every shard first: a topic half deleted, say.
+    controlling::rest(&shard).await;
     let deadline = shard.reactor().now() + DRAIN_MAX;
     while !shard.produces().borrow().is_empty() && shard.reactor().now() < deadline {
         shard.reactor().sleep(DRAIN_LOOK).await;

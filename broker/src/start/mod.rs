@@ -91,7 +91,10 @@ fn block_signals() -> SigSet {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2] {
         signals.add(signal);
     }
-    if let Err(error) = signals.thread_block() {
+    // A write past RLIMIT_FSIZE is to fail with EFBIG, as any other write may fail, not to end the process.
+    let mut blocked = signals;
+    blocked.add(Signal::SIGXFSZ);
+    if let Err(error) = blocked.thread_block() {
         warn!(%error, "cannot block signals: a stop will not be orderly");
     }
     signals

@@ -67,7 +67,8 @@ fn is_open(work: &Work, name: &str) -> bool {
 
 /// Changes things until the life ends.
 pub async fn administer(work: Rc<Work>, connection: Connection, random: Rc<RefCell<Random>>) -> Result<(), Gone> {
-    let mut random = random.borrow_mut();
+    // Its own from here on: a borrow must not be held while others run.
+    let mut random = Random::new(random.borrow_mut().next_u64());
     while !work.is_ending.get() {
         match random.below(10) {
             0 | 1 if is_present(&work, CHURN) => delete(&work, &connection).await?,

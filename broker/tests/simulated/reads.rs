@@ -71,12 +71,11 @@ pub async fn poll(work: Rc<Work>, connection: Connection, random: Rc<RefCell<Ran
                 session = (id, 0);
             }
         }
-        let mut random = random.borrow_mut();
+        let mut random = Random::new(random.borrow_mut().next_u64());
         if random.chance(20) {
             session = (session.0, 0);
         }
         let pause = Duration::from_micros(random.below(5_000));
-        drop(random);
         work.reactor.sleep(pause).await;
     }
     Ok(())

@@ -185,7 +185,7 @@ pub async fn produce_idempotently(
             }
             state.borrow_mut().id = Some((id, epoch));
         }
-        let mut random = random.borrow_mut();
+        let mut random = Random::new(random.borrow_mut().next_u64());
         while !work.is_ending.get() && state.borrow().unacked.len() < 1 + random.below(UNACKED_MAX as u64) as usize {
             let before = state.borrow().unacked.len();
             state.borrow_mut().make(&work, &mut random);
@@ -194,7 +194,6 @@ pub async fn produce_idempotently(
             }
         }
         let pause = Duration::from_micros(random.below(2_000));
-        drop(random);
         if send_again(&work, &connection, &state).await? {
             work.reactor.sleep(BACKOFF).await;
         } else {
@@ -243,13 +242,16 @@ fn acknowledged(work: &Work, place: &Place, crc: u32, then: Facts, outcome: Prod
     model.checked.duplicates += u64::from(was_known);
 }
 
+/// A request under way: its acks, its batches by place, what was known of each partition then, and its answer.
+type Asked = (i16, Vec<(Place, Vec<u8>)>, Vec<(u32, Facts)>, Answer);
+
 /// Requests of several partitions and all kinds of acks, many at once; nothing is sent twice.
 pub async fn produce_plainly(work: Rc<Work>, connection: Connection, random: Rc<RefCell<Random>>) -> Result<(), Gone> {
     let name = work.next_connection();
     let mut number = 0;
-    let mut asked: VecDeque<(i16, Vec<(Place, Vec<u8>)>, Vec<(u32, Facts)>, Answer)> = VecDeque::new();
+    let mut asked: VecDeque<Asked> = VecDeque::new();
     loop {
-        let mut dice = random.borrow_mut();
+        let mut dice = Random::new(random.borrow_mut().next_u64());
         while asked.len() < PIPELINE && !work.is_ending.get() && dice.chance(700) {
             let acks = [-1, 1, -1, 1, 0][dice.below(5) as usize];
             let version = [13, 13, 9, 3][dice.below(4) as usize];
@@ -276,7 +278,6 @@ pub async fn produce_plainly(work: Rc<Work>, connection: Connection, random: Rc<
             }
         }
         let pause = Duration::from_micros(dice.below(3_000));
-        drop(dice);
         if let Some((version, batches, sent, answer)) = asked.pop_front() {
             let body = answer.body().await?;
             for (((place, _), (crc, facts)), outcome) in

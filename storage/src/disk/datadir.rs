@@ -59,7 +59,7 @@ pub enum DataDirError {
         error: CheckpointError,
     },
     /// The disk failed, or a permission is missing.
-    #[error("{path}: cannot {what}: {error}")]
+    #[error("{path}: cannot {what}: {error}{}", remedy(error))]
     Io {
         /// The folder or file.
         path: PathBuf,
@@ -70,6 +70,17 @@ pub enum DataDirError {
     },
 }
 
+/// What to do about it, where that is known.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; a start writes a few KiB: free some space and start again, nothing is lost"
+        }
+        io::ErrorKind::PermissionDenied => "; the folder must belong to the broker's user",
+        _ => "",
+    }
+}
+
 /// A data folder that is ours.
 #[derive(Debug)]
 pub struct DataDir {
@@ -77,8 +88,8 @@ pub struct DataDir {
     meta: Option<MetaProperties>,
     checkpoints: Arc<CheckpointSet>,
     leftovers: Vec<PathBuf>,
-    // Held for its flock; closing it lets go. None in the simulation.
-    _lock: Option<std::fs::File>,
+    // Held for their flocks; closing them lets go. None in the simulation.
+    _lock: Option<Lock>,
 }
 
 impl DataDir {
@@ -145,6 +156,14 @@ pub fn checkpoint_path(data: &Path, shard: ShardId) -> PathBuf {
     data.join(format!("{CHECKPOINT_FILE}.{shard}"))
 }
 
+/// Whether this is a checkpoint's name, and not that of a topic's folder or of somebody's copy of the file.
+fn is_checkpoint(name: &str) -> bool {
+    name.strip_prefix(CHECKPOINT_FILE).is_some_and(|rest| {
+        let number = rest.strip_prefix('.').unwrap_or("none");
+        rest.is_empty() || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
 /// Makes the folder and what is missing above it; each new entry is synced, and that of the folder that is there: whoever
 /// made it may have been killed before its sync.
 async fn make_folders(reactor: &Reactor, path: &Path) -> io::Result<()> {
@@ -176,7 +195,15 @@ async fn sync_parent(reactor: &Reactor, folder: &Path) -> io::Result<()> {
     }
 }
 
-fn lock(data: &Path) -> Result<std::fs::File, DataDirError> {
+/// What keeps other brokers out: the folder itself, and the lock file in it. The file names the holder and keeps Kafka out
+/// as well; the folder's own lock stands also when somebody has removed the file.
+#[derive(Debug)]
+struct Lock {
+    _folder: std::fs::File,
+    _file: std::fs::File,
+}
+
+fn lock(data: &Path) -> Result<Lock, DataDirError> {
     let path = data.join(LOCK_FILE);
     let io = |what| {
         let path = path.clone();
@@ -189,20 +216,22 @@ fn lock(data: &Path) -> Result<std::fs::File, DataDirError> {
         .truncate(false)
         .open(&path)
         .map_err(io("open it"))?;
-    match file.try_lock() {
+    let folder = std::fs::File::open(data).map_err(io("open its folder"))?;
+    match file.try_lock().and_then(|()| folder.try_lock()) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // Only for the message: whoever holds the lock wrote its pid.
+            // Only for the message: whoever holds the lock wrote its pid, unless the file is not the one it wrote.
             let _ = file.read_to_string(&mut holder);
-            return Err(DataDirError::Locked { path: data.to_path_buf(), holder: holder.trim().to_owned() });
+            let holder = Some(holder.trim()).filter(|pid| !pid.is_empty()).unwrap_or("(its lock file was removed)");
+            return Err(DataDirError::Locked { path: data.to_path_buf(), holder: holder.to_owned() });
         }
         Err(TryLockError::Error(error)) => return Err(io("lock it")(error)),
     }
     file.set_len(0).map_err(io("write it"))?;
     file.rewind().map_err(io("write it"))?;
     writeln!(file, "{}", std::process::id()).map_err(io("write it"))?;
-    Ok(file)
+    Ok(Lock { _folder: folder, _file: file })
 }
 
 async fn read_meta(
@@ -235,8 +264,9 @@ async fn merge_checkpoints(
 ) -> Result<(CheckpointSet, Vec<PathBuf>), DataDirError> {
     let names: Vec<&str> = entries
         .iter()
+        .filter(|e| !e.is_dir)
         .filter_map(|e| e.name.to_str())
-        .filter(|name| name.starts_with(CHECKPOINT_FILE) && !name.ends_with(SCRATCH_SUFFIX))
+        .filter(|name| is_checkpoint(name))
         .collect();
     let mut merged = CheckpointSet::default();
     for name in &names {
