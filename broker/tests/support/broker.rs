@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -274,9 +275,28 @@ impl Broker {
         exit
     }
 
-    /// All it has printed so far.
+    /// All it has printed so far: whole, if it has ended; else what was read of it.
     pub fn log(&self) -> String {
+        if self.exit.is_some() {
+            self.log.finish();
+        }
         self.log.text()
+    }
+
+    /// The same, once `text` is in it: what it prints takes its time to arrive here.
+    ///
+    /// # Panics
+    /// If it does not come.
+    pub fn log_with(&self, text: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let log = self.log();
+            if log.contains(text) {
+                return log;
+            }
+            assert!(began.elapsed() < START_PATIENCE, "no {text:?}; the log:\n{log}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// The sum over all shards of a number in the status lines (`name: 7` or `name=7`), asked for now.
@@ -352,17 +372,29 @@ fn number_in(line: &str, name: &str) -> u64 {
 #[derive(Clone, Debug, Default)]
 struct Log {
     lines: Arc<Mutex<Vec<String>>>,
+    /// Streams that have not come to their end.
+    open: Arc<AtomicUsize>,
 }
 
 impl Log {
     fn follow(&self, stream: impl Read + Send + 'static) {
-        let lines = Arc::clone(&self.lines);
+        let (lines, open) = (Arc::clone(&self.lines), Arc::clone(&self.open));
+        open.fetch_add(1, Ordering::SeqCst);
         std::thread::spawn(move || {
             for line in BufReader::new(stream).lines() {
                 let Ok(line) = line else { break };
                 lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
+            open.fetch_sub(1, Ordering::SeqCst);
         });
+    }
+
+    /// Waits for what a process that has ended has still to be read of.
+    fn finish(&self) {
+        let began = Instant::now();
+        while self.open.load(Ordering::SeqCst) > 0 && began.elapsed() < START_PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn text(&self) -> String {
