@@ -1,10 +1,10 @@
-//! Holds: a start of the real broker on a data folder from which something was taken away: a partition's folder, or the metadata.
+//! Holds: a start of the real broker on a data folder from which something was taken away: a partition's folder, or the metadata, whole or in part.
 //! Never touches: crashes between the steps of a creation or deletion (see the storage's tests).
 
 mod support;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::admin::Admin;
 use support::broker::{Broker, BrokerSetup};
@@ -31,6 +31,19 @@ fn send(setup: &BrokerSetup, partition: i32) -> (i16, i64) {
 fn stop(broker: &mut Broker) {
     let exit = broker.terminate(PATIENCE);
     assert_eq!(exit.code(), Some(0), "the broker's end; its log:\n{}", broker.log());
+}
+
+/// Starts a broker that does not come up because of its metadata; what it says.
+fn refused(setup: &BrokerSetup) -> String {
+    let mut broker = setup.launch();
+    let exit = broker.wait();
+    assert_eq!(exit.code(), Some(75), "the broker's log:\n{}", broker.log());
+    // Its last words may still be on their way through the pipe.
+    let began = Instant::now();
+    while !broker.log().contains("metadata: ") && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    broker.log()
 }
 
 /// The data folder's entries whose names have `part` in them.
@@ -104,9 +117,16 @@ fn logs_of_unknown_topics_are_set_aside_and_never_removed() {
     let (metadata, kept) = (setup.data_dir.join("__cluster_metadata-0"), data.path().join("kept"));
     std::fs::rename(&metadata, &kept).expect("the metadata is lost");
 
+    let failure = refused(&setup);
+    assert!(failure.contains("__cluster_metadata-0") && failure.contains("accept-loss"), "{failure}");
+    assert!(!metadata.exists() && named(&setup, "-stray").is_empty(), "nothing was changed");
+    std::fs::create_dir(&metadata).expect("a new folder");
+    std::fs::write(metadata.join("accept-loss"), "").expect("the permission");
+
     // The topic is made again while its old folders are there, once before and once after they are looked for.
     let mut broker = setup.start();
     let strays = named(&setup, "-stray");
+    assert!(!metadata.join("accept-loss").exists(), "it counts once");
     assert_eq!(strays.len(), 2, "the folders of the unknown topic: {strays:?}; the log:\n{}", broker.log());
     let admin = Admin::new(&setup.bootstrap(), PATIENCE);
     assert!(admin.topics().is_empty());
@@ -133,5 +153,42 @@ fn logs_of_unknown_topics_are_set_aside_and_never_removed() {
     }
     let mut broker = setup.start();
     (0..2).for_each(|partition| assert_eq!(send(&setup, partition), (0, 1), "the first topic's records are all there"));
+    stop(&mut broker);
+}
+
+#[test]
+fn a_start_after_a_clean_stop_refuses_metadata_that_has_lost_something_and_changes_nothing() {
+    let (_data, setup) = setup();
+    let mut broker = setup.start();
+    Admin::new(&setup.bootstrap(), PATIENCE).create_topic("t", 1, &[]).expect("a topic");
+    assert_eq!(send(&setup, 0), (0, 0));
+    stop(&mut broker);
+    let log = setup.data_dir.join("__cluster_metadata-0/log-00000000000000000001");
+    let whole = std::fs::read(&log).expect("the metadata log");
+    let mut flipped = whole.clone();
+    let last = flipped.len() - 5;
+    flipped[last] ^= 4;
+    // The last entry is gone without a trace, as after a torn write.
+    let frame_start = whole.windows(4).rposition(|window| window == b"CLMF").expect("a frame");
+    for (damage, bytes) in [
+        ("a flipped bit", Some(flipped)),
+        ("the last entry cut off", Some(whole[..frame_start].to_vec())),
+        ("emptied", Some(Vec::new())),
+        ("zeroed", Some(vec![0; whole.len()])),
+        ("removed", None),
+    ] {
+        match &bytes {
+            Some(bytes) => std::fs::write(&log, bytes).expect("a damaged log"),
+            None => std::fs::remove_file(&log).expect("a removed log"),
+        }
+        let said = refused(&setup);
+        let names_the_file = said.contains("__cluster_metadata-0/log-00000000000000000001");
+        assert!(names_the_file && said.contains("Nothing was changed"), "{damage}: {said}");
+        assert_eq!(std::fs::read(&log).ok(), bytes, "{damage}: the file is as it was");
+        assert!(named(&setup, "-stray").is_empty(), "{damage}");
+    }
+    std::fs::write(&log, &whole).expect("the restored log");
+    let mut broker = setup.start();
+    assert_eq!(send(&setup, 0), (0, 1), "the topic and its record are there");
     stop(&mut broker);
 }

@@ -22,14 +22,16 @@ use std::time::Duration;
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::{ListenHow, Listener, Notify, ShardId};
 use corelog_storage::ids::ProducerId;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::ask::AskFuture;
 use super::mail::{Answer, Ask, AskId};
 use super::{Shard, accept, strays};
 use crate::controller::codec::encode;
 use crate::controller::features::FEATURES;
-use crate::controller::log::{Entry, FileLog, HardState, LogWriteError, MetadataLog as _, SnapshotMeta, recover};
+use crate::controller::log::{
+    ACCEPT_LOSS, Entry, FileLog, HardState, LogWriteError, MetadataLog as _, SnapshotMeta, recover,
+};
 use crate::controller::request::{AllocateProducerIds, RegisterBroker};
 use crate::controller::snapshot::encode_image;
 use crate::controller::{Controller, Endpoint, MetadataImage, Record, Request, Response};
@@ -40,6 +42,10 @@ pub const CONTROLLER_SHARD: ShardId = ShardId(0);
 /// Requests that may wait for the controller; more are refused for the client to retry.
 const REQUESTS_MAX: usize = 4096;
 
+/// How long a stop waits for the controller to end.
+const STOP_MAX: Duration = Duration::from_secs(2);
+/// How often it looks.
+const STOP_LOOK: Duration = Duration::from_millis(1);
 /// How long a start waits for a predecessor's port to become free.
 const BIND_PATIENCE: Duration = Duration::from_millis(800);
 /// How often it looks.
@@ -49,11 +55,24 @@ const BIND_RETRY: Duration = Duration::from_millis(2);
 #[derive(Default)]
 pub struct Queue {
     requests: RefCell<VecDeque<(ShardId, AskId, Request)>>,
+    /// Of requests, and of the word to stop.
     arrived: Notify,
     /// A request is being decided, or carried out.
     is_deciding: Cell<bool>,
     /// The broker stops: no further request is taken.
     is_closed: Cell<bool>,
+    phase: Cell<Phase>,
+}
+
+/// What the controller is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// It has not come up, or runs on another shard.
+    #[default]
+    Down,
+    Running,
+    Stopping,
+    Ended,
 }
 
 /// How long a stop waits for the request that is being decided.
@@ -164,6 +183,21 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
     Ok(addresses)
 }
 
+/// Stops the controller, if it runs here, and has the end of its log recorded.
+pub async fn stop(shard: &Shard) {
+    let queue = &shard.controlling;
+    if queue.phase.get() != Phase::Running {
+        return;
+    }
+    queue.phase.set(Phase::Stopping);
+    queue.arrived.notify();
+    // It may wait for a shard that has ended already: not for ever.
+    let deadline = shard.reactor().now() + STOP_MAX;
+    while queue.phase.get() != Phase::Ended && shard.reactor().now() < deadline {
+        shard.reactor().sleep(STOP_LOOK).await;
+    }
+}
+
 async fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
     let config = shard.config();
     let mut listeners = Vec::new();
@@ -223,15 +257,16 @@ struct Runner {
 impl Runner {
     async fn open(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result<Runner, StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::Metadata(error.to_string());
-        let opened = FileLog::open(shard.reactor(), data).await.map_err(|error| failed(&error))?;
+        let partition = strays::any_log(shard).await.map_err(|error| failed(&error))?;
+        let opened =
+            FileLog::open(shard.reactor(), data, partition.as_deref()).await.map_err(|error| failed(&error))?;
         let mut log = opened.log;
         if opened.torn_bytes > 0 {
-            info!(bytes = opened.torn_bytes, "the metadata log's torn end was cut: it was never acknowledged");
+            let (bytes, from, path) = (opened.torn_bytes, opened.end, opened.path.display());
+            warn!(bytes, from, %path, "an interrupted write at the metadata log's end was cut off: it was never acknowledged");
         }
-        let before = log.hard_state();
-        let term = before.term + 1;
-        let state = HardState { term, voted_for: shard.config().node_id, commit: before.commit };
-        log.save_hard_state(state).await.map_err(|error| failed(&error))?;
+        let term = log.hard_state().term + 1;
+        save_hard_state(shard, &mut log, term).await.map_err(|error| failed(&error))?;
         let controller = recovered(shard, &log).await.map_err(|error| failed(&error))?;
         let mut runner = Runner { controller, log, term };
         if runner.log.last_index() == 0 {
@@ -245,13 +280,20 @@ impl Runner {
             for record in &records {
                 runner.controller.replay(record).map_err(|error| failed(&error))?;
             }
+            // From here on an empty log is known to be a loss.
+            save_hard_state(shard, &mut runner.log, term).await.map_err(|error| failed(&error))?;
+            if let Some(partition) = partition {
+                warn!(partition, "the metadata is made anew, without the topics there were: {ACCEPT_LOSS} says so");
+            }
         }
+        runner.log.end_accepted_loss().await.map_err(|error| failed(&error))?;
         Ok(runner)
     }
 
-    /// Answers requests until the shard ends, one at a time: each sees what the one before it changed.
+    /// Answers requests until the shard stops, one at a time: each sees what the one before it changed.
     async fn run(mut self, shard: &Rc<Shard>) {
-        loop {
+        shard.controlling.phase.set(Phase::Running);
+        while shard.controlling.phase.get() == Phase::Running {
             let Some((from, ask, request)) = shard.controlling.requests.borrow_mut().pop_front() else {
                 shard.controlling.arrived.notified().await;
                 continue;
@@ -262,6 +304,11 @@ impl Runner {
             shard.deliver_answer(from, ask, Answer::Controller(Box::new(response)));
             self.snapshot_if_due(shard).await;
         }
+        // So that the next start knows of every entry that it was whole.
+        if let Err(reason) = save_hard_state(shard, &mut self.log, self.term).await {
+            warn!(%reason, "the metadata log's end is not recorded; the next start trusts what it finds");
+        }
+        shard.controlling.phase.set(Phase::Ended);
     }
 
     /// Decides one request: when this returns, the decision is durable and in force on every shard, or nothing changed.
@@ -300,6 +347,12 @@ impl Runner {
             warn!(%reason, "no metadata snapshot this time");
         }
     }
+}
+
+/// Records this term, and that every entry of the log is durable: with one voter, that is committed.
+async fn save_hard_state(shard: &Shard, log: &mut FileLog, term: u64) -> Result<(), LogWriteError> {
+    let state = HardState { term, voted_for: shard.config().node_id, commit: log.last_index() };
+    log.save_hard_state(state).await
 }
 
 async fn recovered(shard: &Shard, log: &FileLog) -> Result<Controller, String> {

@@ -129,5 +129,6 @@ pub async fn stop(shard: Rc<Shard>) {
     if let Err(reason) = shard.storage().flush_checkpoint().await {
         warn!(shard = shard.id().0, %reason, "checkpoint not written; the next start scans more");
     }
+    controlling::stop(&shard).await;
     shard.finish();
 }

@@ -39,6 +39,22 @@ pub async fn set_strays_aside(shard: &Shard) {
     forget_what_is_gone(shard, &folders, &strays);
 }
 
+/// A partition that the data folder has, by its folder or by the checkpoints: none at a broker's first start.
+///
+/// # Errors
+/// When the data folder cannot be read.
+pub async fn any_log(shard: &Shard) -> io::Result<Option<String>> {
+    if let Some((key, entry)) = shard.storage().checkpoints_at_start().iter().next() {
+        return Ok(Some(format!("{}-{}", entry.topic, key.partition)));
+    }
+    for folder in folders(shard)?.0 {
+        if shard.storage().topic_of_folder(&folder).await?.is_some() {
+            return Ok(Some(folder));
+        }
+    }
+    Ok(None)
+}
+
 /// The data folder's folders: those that may be logs, and earlier strays.
 fn folders(shard: &Shard) -> io::Result<(Vec<String>, Vec<String>)> {
     let entries = shard.reactor().list_dir(shard.storage().data())?;

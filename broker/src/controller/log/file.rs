@@ -8,12 +8,14 @@
 //!   hard-state                                             term, vote; replaced whole
 //!   snapshot-00000000000000000100-00000000000000000003     up to entry 100, of term 3
 //!   log-00000000000000000101                               entries from 101 on; one is appended to
+//!   accept-loss                                            a person's word that what was here is given up; counts once
 //!   *.tmp                                                  being written; dropped at start
 //! ```
 //!
 //! A file is replaced in this order: write `x.tmp`, sync it, rename it to `x`, sync the folder. A snapshot is in place
 //! before the log behind it is, and that before the old ones go, so that a power cut between any two steps leaves a
-//! snapshot and a log that goes on from it; what is left over is dropped at the next start.
+//! snapshot and a log that goes on from it; what is left over is dropped at the next start. The first log is there before
+//! the first hard state, so a hard state without a log is a loss.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ use tracing::warn;
 
 use super::files::{self, Found, read_file, write_all, write_tmp};
 use super::frame::{self, Scan};
-use super::{Entry, HardState, LogWriteError, MetadataLog, OpenLogError, SnapshotMeta};
+use super::{ACCEPT_LOSS, Entry, HardState, LogWriteError, MetadataLog, OpenLogError, SnapshotMeta};
 use crate::names::CLUSTER_METADATA;
 
 /// The file implementation; see the module.
@@ -36,6 +38,8 @@ pub struct FileLog {
     entries: Vec<Entry>,
     entries_bytes: u64,
     log: LogFile,
+    /// There is a file that says that what was here is given up.
+    accepts_loss: bool,
     /// A write is on its way or has failed: what the disk has is not known.
     broken: bool,
 }
@@ -70,31 +74,52 @@ pub struct OpenedLog {
     pub snapshot: Option<Vec<u8>>,
     /// How many bytes of a torn append were cut off its end.
     pub torn_bytes: u64,
+    /// The file that it is appended to.
+    pub path: PathBuf,
+    /// Where that file ends.
+    pub end: u64,
 }
 
 impl FileLog {
-    /// Opens the log in a data folder, which exists, or makes an empty one.
+    /// Opens the log in a data folder, which exists, or makes an empty one. `partition` is one that the folder has, and that
+    /// only the metadata knows: then an empty log is a loss, and made only if a person says so.
     ///
     /// # Errors
     /// [`OpenLogError`]; the folder has lost nothing then.
-    pub async fn open(reactor: &Reactor, data_dir: &Path) -> Result<OpenedLog, OpenLogError> {
+    pub async fn open(reactor: &Reactor, data_dir: &Path, partition: Option<&str>) -> Result<OpenedLog, OpenLogError> {
         let dir = data_dir.join(format!("{CLUSTER_METADATA}-0"));
+        let none_of = |path: &Path, partition: &str| OpenLogError::NoMetadata {
+            path: path.to_owned(),
+            folder: dir.clone(),
+            partition: partition.to_owned(),
+        };
+        if let Some(partition) = partition.filter(|_| files::is_missing(reactor, &dir)) {
+            return Err(none_of(&dir, partition));
+        }
         files::make_folder(reactor, data_dir, &dir).await?;
         // The last process may have died between a rename and its sync: what is found here must be what stays.
         reactor.sync_dir(&dir).await.map_err(files::cannot("sync", &dir))?;
         let mut found = Found::look(reactor, &dir)?;
+        let accepts_loss = found.accepts_loss();
+        let needed_by = partition.filter(|_| !accepts_loss);
+        let hard_state = found.read_hard_state(reactor, &dir).await?;
+        let beside = found.comes_behind_a_log();
         let snapshot = match found.newest_snapshot() {
             Some((meta, path)) => Some((meta, files::read_snapshot(reactor, &path, meta).await?)),
             None => None,
         };
         let meta = snapshot.as_ref().map(|(meta, _)| *meta);
         let next = meta.map_or(1, |meta| meta.index + 1);
-        let (first, path) = match found.newest_log() {
-            Some((first, _)) if first > next => {
+        let (first, path) = match (found.newest_log(), beside, needed_by) {
+            (Some((first, _)), ..) if first > next => {
                 return Err(OpenLogError::Missing { path: dir, from: next, to: first - 1 });
             }
-            Some(newest) => newest,
-            None => {
+            (Some(newest), ..) => newest,
+            (None, Some(beside), _) => {
+                return Err(OpenLogError::NoLog { path: dir.join(files::log_name(next)), beside });
+            }
+            (None, None, Some(partition)) => return Err(none_of(&dir, partition)),
+            (None, None, None) => {
                 let path = dir.join(files::log_name(next));
                 let tmp = write_tmp(reactor, &path, Vec::new()).await;
                 let made = match tmp {
@@ -105,10 +130,14 @@ impl FileLog {
                 (next, path)
             }
         };
-        let (log, held, torn_bytes) = LogFile::open(reactor, path, first).await?;
+        // A snapshot stands for all entries up to its own.
+        let committed = if hard_state.commit < next { 0 } else { hard_state.commit };
+        let (log, held, torn_bytes) = LogFile::open(reactor, path, first, committed).await?;
         let last_held = first - 1 + held.len() as u64;
+        if let Some(partition) = needed_by.filter(|_| last_held == 0 && meta.is_none()) {
+            return Err(none_of(&log.path, partition));
+        }
         let entries: Vec<Entry> = held.into_iter().filter(|entry| entry.index >= next).collect();
-        let hard_state = found.read_hard_state(reactor, &dir).await?;
         let term = entries.last().map_or(meta.map_or(0, |meta| meta.term), |entry| entry.term);
         if hard_state.term < term {
             return Err(OpenLogError::NoHardState { path: dir, term });
@@ -121,6 +150,7 @@ impl FileLog {
             snapshot: meta,
             entries,
             log,
+            accepts_loss,
             broken: false,
         };
         if last_held + 1 < next {
@@ -130,7 +160,23 @@ impl FileLog {
             found.leave(old);
         }
         found.drop_leftovers(reactor, &dir).await?;
-        Ok(OpenedLog { log: opened, snapshot: snapshot.map(|(_, bytes)| bytes), torn_bytes })
+        let (path, end) = (opened.log.path.clone(), opened.log.end);
+        Ok(OpenedLog { log: opened, snapshot: snapshot.map(|(_, bytes)| bytes), torn_bytes, path, end })
+    }
+
+    /// The word that a loss is accepted has been heeded, or was not needed: it does not count a second time.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn end_accepted_loss(&mut self) -> Result<(), OpenLogError> {
+        if !self.accepts_loss {
+            return Ok(());
+        }
+        let path = self.dir.join(ACCEPT_LOSS);
+        self.reactor.unlink(&path).await.map_err(files::cannot("remove", &path))?;
+        self.reactor.sync_dir(&self.dir).await.map_err(files::cannot("sync", &self.dir))?;
+        self.accepts_loss = false;
+        Ok(())
     }
 
     /// Puts a log file with these entries in place of the present one; returns the path of the old one, if that is
@@ -177,14 +223,35 @@ impl FileLog {
 }
 
 impl LogFile {
-    /// Opens and reads a log file, and cuts a torn end off.
-    async fn open(reactor: &Reactor, path: PathBuf, first: u64) -> Result<(Self, Vec<Entry>, u64), OpenLogError> {
+    /// Opens and reads a log file, and cuts a torn end off. Entries up to `committed` were whole once: they are not torn.
+    async fn open(
+        reactor: &Reactor,
+        path: PathBuf,
+        first: u64,
+        committed: u64,
+    ) -> Result<(Self, Vec<Entry>, u64), OpenLogError> {
         let file = reactor.open(&path, OpenHow::write()).await.map_err(files::cannot("open", &path))?;
         let bytes = read_file(&file).await.map_err(files::cannot("read", &path))?;
+        let lost = |from: u64, offset: usize| OpenLogError::Lost {
+            path: path.clone(),
+            offset: offset as u64,
+            from,
+            to: committed,
+        };
         let (entries, end) = match frame::scan(&bytes, first) {
-            Scan::Ends { entries, end } => (entries, end as u64),
+            Scan::Ends { entries, end } => {
+                let next = first + entries.len() as u64;
+                if next <= committed {
+                    return Err(lost(next, end));
+                }
+                (entries, end as u64)
+            }
             Scan::Damaged { offset, expected, found } => {
                 return Err(OpenLogError::Damaged { path, offset: offset as u64, expected, found });
+            }
+            Scan::Rotten { offset, expected } if expected <= committed => return Err(lost(expected, offset)),
+            Scan::Rotten { offset, expected } => {
+                return Err(OpenLogError::Rotten { path, offset: offset as u64, expected });
             }
             Scan::OutOfOrder { offset, expected, found } => {
                 return Err(OpenLogError::OutOfOrder { path, offset: offset as u64, expected, found });
@@ -207,6 +274,8 @@ impl MetadataLog for FileLog {
 
     async fn save_hard_state(&mut self, state: HardState) -> Result<(), LogWriteError> {
         self.begin()?;
+        let (last, commit) = (self.last_index(), state.commit);
+        assert!(commit <= last, "entry {commit} is said to be committed, and entry {last} is the last one here");
         let path = self.dir.join(files::HARD_STATE);
         let tmp = write_tmp(&self.reactor, &path, frame::hard_state_file(state)).await;
         let tmp = self.or_no_space(tmp, "write the hard state")?;
@@ -270,6 +339,8 @@ impl MetadataLog for FileLog {
     async fn truncate_suffix(&mut self, from: u64) -> Result<(), LogWriteError> {
         let first = self.first_index();
         assert!(from >= first, "the log starts with entry {first} and cannot be cut from entry {from} on");
+        let commit = self.hard_state.commit;
+        assert!(from > commit, "entries up to {commit} are committed, and those from {from} on are to be cut");
         let keep = usize::try_from(from - first).unwrap_or(usize::MAX);
         let Some(kept) = self.entries.get(..keep).filter(|kept| kept.len() < self.entries.len()) else {
             return Ok(());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use corelog_reactor::{BufSlice, Durability, File, OpenHow, Reactor};
 
 use super::frame::{self, FileFault};
-use super::{HardState, OpenLogError, SnapshotMeta};
+use super::{ACCEPT_LOSS, HardState, OpenLogError, SnapshotMeta};
 
 /// The hard state's file.
 pub const HARD_STATE: &str = "hard-state";
@@ -56,6 +56,7 @@ fn faulty(path: &Path, fault: FileFault) -> OpenLogError {
 #[derive(Debug, Default)]
 pub struct Found {
     hard_state: bool,
+    accept_loss: bool,
     snapshots: Vec<(SnapshotMeta, PathBuf)>,
     logs: Vec<(u64, PathBuf)>,
     leftovers: Vec<PathBuf>,
@@ -74,6 +75,8 @@ impl Found {
                 found.leftovers.push(path);
             } else if name == HARD_STATE {
                 found.hard_state = true;
+            } else if name == ACCEPT_LOSS {
+                found.accept_loss = true;
             } else if let Some(meta) = parse_snapshot_name(name) {
                 found.snapshots.push((meta, path));
             } else if let Some(first) = parse_log_name(name) {
@@ -84,6 +87,17 @@ impl Found {
         found.snapshots.sort_by_key(|(meta, _)| meta.index);
         found.logs.sort_by_key(|(first, _)| *first);
         Ok(found)
+    }
+
+    /// Whether somebody says that what was here is given up.
+    pub fn accepts_loss(&self) -> bool {
+        self.accept_loss
+    }
+
+    /// A file that is only there once a log has been: the first log comes before both.
+    pub fn comes_behind_a_log(&self) -> Option<String> {
+        let snapshot = self.snapshots.last().map(|(meta, _)| snapshot_name(*meta));
+        if self.hard_state { Some(HARD_STATE.to_owned()) } else { snapshot }
     }
 
     /// The newest snapshot; the others are left over.
@@ -140,6 +154,11 @@ pub async fn read_snapshot(reactor: &Reactor, path: &Path, meta: SnapshotMeta) -
         return Err(faulty(path, FileFault::Damaged("it is not the snapshot that its name says")));
     }
     Ok(bytes.to_vec())
+}
+
+/// Whether there is no such folder.
+pub fn is_missing(reactor: &Reactor, dir: &Path) -> bool {
+    reactor.list_dir(dir).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Makes the folder, if it is missing.

@@ -8,13 +8,17 @@ mod file;
 mod files;
 mod frame;
 mod recover;
+mod torn;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 pub use file::{FileLog, OpenedLog};
 pub use recover::{RecoverError, recover};
+
+/// An empty file of this name, in an otherwise empty folder, says that the metadata that was in it is given up.
+pub const ACCEPT_LOSS: &str = "accept-loss";
 
 /// One entry: what one request changed, or one message of the quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +38,8 @@ pub struct HardState {
     pub term: u64,
     /// Whom it gave its vote in that term; -1: nobody.
     pub voted_for: i32,
-    /// An index that is committed. May lag behind: it is not written for every entry.
+    /// An index that is committed and durable here. May lag behind: it is not written for every entry. A log that has not
+    /// got it does not open: it has lost something.
     pub commit: u64,
 }
 
@@ -106,6 +111,56 @@ pub enum OpenLogError {
         /// The first entry that can be read again.
         found: u64,
     },
+    /// The last entry has rotted.
+    #[error(
+        "{} is damaged at byte {offset}: entry {expected}, the last one, cannot be read, and no interrupted write leaves such \
+         bytes. Nothing was changed. Restore the file from a backup; or, if what that entry changed may be lost, cut it off: \
+         truncate -s {offset} {}", path.display(), path.display()
+    )]
+    Rotten {
+        /// The file.
+        path: PathBuf,
+        /// Where the entry starts.
+        offset: u64,
+        /// The entry.
+        expected: u64,
+    },
+    /// Entries are missing that are known to have been on the disk.
+    #[error(
+        "{}: entry {from} cannot be read at byte {offset}, and entries up to {to} were on the disk, as the hard state beside it \
+         says. Nothing was changed. {}", path.display(), Fix(path.parent())
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Where the first missing entry should start.
+        offset: u64,
+        /// The first missing entry.
+        from: u64,
+        /// The last one that is known of.
+        to: u64,
+    },
+    /// There is no log file, and there was one.
+    #[error("{} is missing, and {beside} beside it says that it was there. Nothing was changed. {}", path.display(), Fix(path.parent()))]
+    NoLog {
+        /// The file.
+        path: PathBuf,
+        /// The file that is there.
+        beside: String,
+    },
+    /// There is no metadata, and there are logs of topics.
+    #[error(
+        "{} is missing or empty, and the data folder has partitions ({partition} is one), which only the metadata knows. {}",
+        path.display(), Fix(folder.as_path().into())
+    )]
+    NoMetadata {
+        /// The folder, or the file in it.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+        /// A partition.
+        partition: String,
+    },
     /// An entry that can be read has the wrong index.
     #[error("{} has entry {found} at byte {offset}, where entry {expected} belongs. Restore it from a backup", path.display())]
     OutOfOrder {
@@ -154,13 +209,27 @@ pub enum OpenLogError {
     },
 }
 
+/// What to do about a folder of metadata that has lost something.
+struct Fix<'a>(Option<&'a Path>);
+
+impl std::fmt::Display for Fix<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let folder = self.0.unwrap_or(Path::new("the folder")).display();
+        write!(
+            f,
+            "Restore {folder} from a backup. To begin a new cluster instead, without its topics (their folders are kept as \
+             strays): remove {folder} whole, make it anew with an empty file named {ACCEPT_LOSS} in it, and start again"
+        )
+    }
+}
+
 /// The log of the metadata quorum. One caller at a time; a call that returns `Ok` has made its change durable.
 #[expect(async_fn_in_trait, reason = "a core's futures stay on its thread")]
 pub trait MetadataLog {
     /// What was saved last.
     fn hard_state(&self) -> HardState;
 
-    /// Saves it. Before an entry of a new term is appended, that term is saved.
+    /// Saves it. Before an entry of a new term is appended, that term is saved. Its `commit` is an entry that is here.
     async fn save_hard_state(&mut self, state: HardState) -> Result<(), LogWriteError>;
 
     /// The snapshot that the log starts behind.
@@ -175,7 +244,7 @@ pub trait MetadataLog {
     /// Appends entries, all or none of them: they are behind the last one without a gap.
     async fn append(&mut self, entries: Vec<Entry>) -> Result<(), LogWriteError>;
 
-    /// Drops the entries from this index on: a leader of a later term has others.
+    /// Drops the entries from this index on, none of them committed: a leader of a later term has others.
     async fn truncate_suffix(&mut self, from: u64) -> Result<(), LogWriteError>;
 
     /// Replaces all entries up to this one by a snapshot. One that the log has not reached yet (a leader sent it)

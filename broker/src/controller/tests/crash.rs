@@ -93,7 +93,7 @@ impl Sim {
     }
 
     fn open(&self) -> Result<OpenedLog, OpenLogError> {
-        self.run(async |reactor| FileLog::open(&reactor, Path::new(DATA)).await)
+        self.run(async |reactor| FileLog::open(&reactor, Path::new(DATA), None).await)
     }
 
     fn held(&self) -> Held {
@@ -136,8 +136,10 @@ async fn operate(log: &mut FileLog, model: &RefCell<Model>, random: &mut Seeded)
             model.borrow_mut().pending = Some(after.clone());
             log.save_hard_state(after.hard).await?;
         }
-        1 if !held.entries.is_empty() => {
-            let keep = random.below(held.entries.len() as u64) as usize;
+        1 if held.last() > held.hard.commit && !held.entries.is_empty() => {
+            // What is committed stays.
+            let first = held.entries[0].index.max(held.hard.commit + 1);
+            let keep = (first - held.entries[0].index + random.below(held.last() + 1 - first)) as usize;
             let from = held.entries[keep].index;
             after.entries.truncate(keep);
             model.borrow_mut().pending = Some(after.clone());
@@ -186,7 +188,7 @@ fn lives(seed: u64, full_disk: bool, failing_disk: bool) -> u64 {
         let on = reactor.clone();
         let spawned = reactor.spawn(async move {
             let mut random = Seeded(seed_of_life);
-            let opened = FileLog::open(&on, Path::new(DATA)).await;
+            let opened = FileLog::open(&on, Path::new(DATA), None).await;
             let opened = match opened {
                 Ok(opened) => opened,
                 Err(OpenLogError::Io { .. }) if full_disk || failing_disk => return,
@@ -280,7 +282,7 @@ fn prepared() -> Sim {
 fn prepared_with(seed: u64) -> Sim {
     let sim = Sim::new(seed);
     sim.run(async |reactor| {
-        let opened = FileLog::open(&reactor, Path::new(DATA)).await;
+        let opened = FileLog::open(&reactor, Path::new(DATA), None).await;
         let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
         let entry = |index: u64| Entry { index, term: 1, bytes: vec![index as u8; 100] };
         assert!(log.save_hard_state(HardState { term: 1, voted_for: 1, commit: 0 }).await.is_ok());
@@ -311,19 +313,153 @@ fn rot_in_the_middle_of_the_log_keeps_it_from_opening_and_changes_nothing() {
     assert_eq!(sim.held().last(), 4);
 }
 
+/// What opening it says, in words.
+fn refusal(sim: &Sim) -> String {
+    match sim.open() {
+        Ok(opened) => panic!("it opened: {opened:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Records that everything in the log is durable, as a clean stop and each start do.
+fn commit(sim: &Sim) {
+    sim.run(async |reactor| {
+        let opened = FileLog::open(&reactor, Path::new(DATA), None).await;
+        let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
+        let state = HardState { commit: log.last_index(), ..log.hard_state() };
+        assert!(log.save_hard_state(state).await.is_ok());
+    });
+}
+
 #[test]
-fn rot_in_the_last_frame_looks_like_a_torn_append_and_is_cut() {
-    let sim = prepared();
-    let path = sim.file("log-");
-    let len = sim.world.disk(sim.node).contents(&path).map_or(0, |bytes| bytes.len() as u64);
-    assert!(sim.world.disk(sim.node).rot(&path, len - 1, 1));
-    let opened = sim.open();
-    let Ok(opened) = opened else { panic!("{opened:?}") };
-    assert!(opened.torn_bytes > 100);
-    assert_eq!(opened.log.last_index(), 3);
-    drop(opened);
-    let again = sim.open().map(|opened| (opened.torn_bytes, opened.log.last_index()));
-    assert!(matches!(again, Ok((0, 3))), "cut once and for all: {again:?}");
+fn a_flipped_bit_in_the_last_entry_keeps_the_log_from_opening_and_changes_nothing() {
+    for is_committed in [false, true] {
+        let sim = prepared();
+        if is_committed {
+            commit(&sim);
+        }
+        let path = sim.file("log-");
+        let before = sim.world.disk(sim.node).contents(&path);
+        let len = before.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        for at in len / 2..len {
+            assert!(sim.world.disk(sim.node).rot(&path, at, 1));
+            let damaged = sim.world.disk(sim.node).contents(&path);
+            let said = refusal(&sim);
+            let reason = if is_committed {
+                format!("entry 4 cannot be read at byte {}, and entries up to 4 were on the disk", len / 2)
+            } else {
+                format!("is damaged at byte {}: entry 4, the last one, cannot be read", len / 2)
+            };
+            assert!(said.contains(&reason) && said.contains("log-0000"), "byte {at}: {said}");
+            assert_eq!(sim.world.disk(sim.node).contents(&path), damaged, "nothing is changed");
+            assert!(sim.world.disk(sim.node).rot(&path, at, 1), "back again");
+        }
+        assert_eq!(sim.held().last(), 4);
+    }
+}
+
+#[test]
+fn a_torn_last_entry_is_cut_once_unless_it_is_known_to_have_been_whole() {
+    for is_committed in [false, true] {
+        let sim = prepared();
+        if is_committed {
+            commit(&sim);
+        }
+        let path = sim.file("log-");
+        let whole = sim.world.disk(sim.node).contents(&path).unwrap_or_default();
+        let start = whole.len() / 2;
+        // The length is new and the bytes are old; the length is old in part.
+        let zeroed: Vec<u8> = whole[..start].iter().copied().chain(whole[start..].iter().map(|_| 0)).collect();
+        for torn in [zeroed, whole[..whole.len() - 7].to_vec()] {
+            assert!(sim.world.disk(sim.node).put(&path, &torn));
+            if is_committed {
+                assert!(refusal(&sim).contains("entry 4 cannot be read"));
+                assert_eq!(sim.world.disk(sim.node).contents(&path).as_ref(), Some(&torn), "nothing is changed");
+                continue;
+            }
+            let opened = sim.open();
+            let Ok(opened) = opened else { panic!("{opened:?}") };
+            assert_eq!((opened.torn_bytes, opened.end), ((torn.len() - start) as u64, start as u64));
+            assert_eq!(opened.log.last_index(), 3);
+            drop(opened);
+            let again = sim.open().map(|opened| (opened.torn_bytes, opened.log.last_index()));
+            assert!(matches!(again, Ok((0, 3))), "cut once and for all: {again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_removed_emptied_or_zeroed_is_never_taken_for_a_new_one() {
+    for lost in ["removed", "emptied", "zeroed"] {
+        // Also without a snapshot, where an empty log would be a new cluster's.
+        let sim = Sim::new(7);
+        sim.run(async |reactor| {
+            let opened = FileLog::open(&reactor, Path::new(DATA), None).await;
+            let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
+            assert!(log.save_hard_state(HardState { term: 1, voted_for: 1, commit: 0 }).await.is_ok());
+            assert!(log.append(vec![Entry { index: 1, term: 1, bytes: vec![1; 2000] }]).await.is_ok());
+            assert!(log.save_hard_state(HardState { term: 1, voted_for: 1, commit: 1 }).await.is_ok());
+        });
+        for sim in [sim, {
+            let sim = prepared();
+            commit(&sim);
+            sim
+        }] {
+            let path = sim.file("log-");
+            let disk = sim.world.disk(sim.node);
+            let whole = disk.contents(&path).unwrap_or_default();
+            match lost {
+                "emptied" => assert!(disk.put(&path, &[])),
+                "zeroed" => assert!(disk.put(&path, &vec![0; whole.len()])),
+                _ => {
+                    let path = path.clone();
+                    sim.run(async move |reactor| assert!(reactor.unlink(&path).await.is_ok()));
+                }
+            }
+            for _ in 0..2 {
+                let said = refusal(&sim);
+                let (name, fix) = ("__cluster_metadata-0/log-0000", "Restore /data/__cluster_metadata-0 from a backup");
+                assert!(said.contains(name) && said.contains(fix), "{lost}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_data_folder_with_partitions_and_no_metadata_needs_a_persons_word_which_counts_once() {
+    let open = |sim: &Sim| sim.run(async |reactor| FileLog::open(&reactor, Path::new(DATA), Some("orders-0")).await);
+    let (folder, word) = (Path::new(DATA).join("__cluster_metadata-0"), "accept-loss");
+    let sim = Sim::new(8);
+    for is_there in [false, true] {
+        if is_there {
+            sim.world.disk(sim.node).mkdir_all(&folder);
+        }
+        let said = open(&sim).map(|_| ()).map_err(|error| error.to_string());
+        assert!(said.as_ref().is_err_and(|e| e.contains("orders-0") && e.contains(word)), "{said:?}");
+    }
+    assert!(sim.world.disk(sim.node).list(&folder).is_empty(), "nothing was made");
+    let path = folder.join(word);
+    sim.run(async move |reactor| {
+        let made = reactor.open(&path, OpenHow::write().create()).await;
+        assert!(made.is_ok(), "{made:?}");
+        assert!(reactor.sync_dir(&folder).await.is_ok());
+    });
+    // A power cut before the first entry is there leaves the word in force.
+    for _ in 0..2 {
+        assert!(open(&sim).is_ok());
+        sim.world.crash(sim.node);
+    }
+    sim.run(async |reactor| {
+        let opened = FileLog::open(&reactor, Path::new(DATA), Some("orders-0")).await;
+        let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
+        assert!(log.save_hard_state(HardState { term: 1, voted_for: 1, commit: 0 }).await.is_ok());
+        assert!(log.append(vec![Entry { index: 1, term: 1, bytes: vec![1; 20] }]).await.is_ok());
+        assert!(log.end_accepted_loss().await.is_ok());
+    });
+    assert!(open(&sim).is_ok_and(|opened| opened.log.last_index() == 1));
+    let log = sim.file("log-");
+    assert!(sim.world.disk(sim.node).put(&log, &[]));
+    assert!(open(&sim).is_err_and(|error| error.to_string().contains("orders-0")), "it counted once");
 }
 
 #[test]
@@ -361,7 +497,7 @@ fn a_failed_append_breaks_the_log_and_a_full_disk_does_not() {
         let sim = prepared();
         sim.world.disk(sim.node).fail_nth(DiskOpKind::DurableWrite, 0, errno);
         sim.run(async move |reactor| {
-            let opened = FileLog::open(&reactor, Path::new(DATA)).await;
+            let opened = FileLog::open(&reactor, Path::new(DATA), None).await;
             let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
             let entry = Entry { index: 5, term: 1, bytes: vec![5] };
             let first = log.append(vec![entry.clone()]).await;
@@ -381,7 +517,7 @@ fn an_append_that_was_refused_for_want_of_room_is_not_there_after_a_restart() {
         // The disk may have taken every byte before it refused.
         sim.world.disk(sim.node).fail_nth(DiskOpKind::DurableWrite, 0, libc::ENOSPC);
         sim.run(async move |reactor| {
-            let opened = FileLog::open(&reactor, Path::new(DATA)).await;
+            let opened = FileLog::open(&reactor, Path::new(DATA), None).await;
             let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
             assert!(log.save_hard_state(HardState { term: 1, voted_for: 1, commit: 0 }).await.is_ok());
             let refused = log.append(vec![Entry { index: 1, term: 1, bytes: vec![1; 50] }]).await;

@@ -198,7 +198,8 @@ impl Disk {
             Some(DiskFault::Slow(by)) => (nanos + by.as_nanos() as u64, None),
             None if op.len > SECTOR && rng.chance(self.short_per_mille) => {
                 // Real short transfers end between sectors.
-                (nanos, Some(DiskFault::Short((1 + rng.below(op.len / SECTOR)) * SECTOR)))
+                let ends_before = (1 + rng.below(op.len / SECTOR)) * SECTOR;
+                (nanos, Some(DiskFault::Short(ends_before - op.offset % SECTOR)))
             }
             fault => (nanos, fault),
         }
@@ -283,11 +284,16 @@ impl Disk {
     pub fn fail(&mut self, request: &Request, rng: &mut Rng) {
         match request {
             Request::Write { ino, data, offset, .. } => {
-                for (nth, sector) in data.chunks(SECTOR as usize).enumerate() {
+                let to_boundary = (SECTOR - offset % SECTOR) as usize;
+                let (first, behind) = data.split_at(to_boundary.min(data.len()));
+                let mut at = *offset;
+                // Sectors of the file, not of the write: it may begin within one.
+                for part in [first].into_iter().chain(behind.chunks(SECTOR as usize)).filter(|part| !part.is_empty()) {
                     if rng.coin() {
                         // Not durable: the crash decides again.
-                        let _ = self.fs.write(*ino, offset + nth as u64 * SECTOR, sector, false);
+                        let _ = self.fs.write(*ino, at, part, false);
                     }
+                    at += part.len() as u64;
                 }
             }
             Request::Sync { ino } => self.fs.sync_failed(*ino),
