@@ -480,5 +480,6 @@ fn mail_wakes_a_shard_whose_sender_did_nothing_but_pass_it_on() {
             own.park(&port);
         });
     }
-    world.run_until(|| passed.get() == 1_000).unwrap();
+    // At least: the world looks once a round, and a message may pass several shards in one.
+    world.run_until(|| passed.get() >= 1_000).unwrap();
 }
