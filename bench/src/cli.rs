@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::load::run::Start;
+
 /// Load generator for Kafka brokers.
 ///
 /// Latencies are counted from when a record was due, on a schedule that does not wait for the broker: a stall is charged
@@ -330,15 +332,6 @@ pub enum Arrivals {
     Poisson,
     /// Evenly.
     Constant,
-}
-
-/// Where reading starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Start {
-    /// The first record there is.
-    Earliest,
-    /// What comes next.
-    Latest,
 }
 
 fn positive(text: &str) -> Result<f64, String> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use corelog_reactor::Reactor;
 
-use crate::cli::{Arrivals, Cli, Command, Load, Reading, Run, Start, Target};
+use crate::cli::{Arrivals, Cli, Command, Load, Reading, Run, Target};
 use crate::client::ring;
 use crate::compare;
 use crate::error::BenchError;
-use crate::load::run::{ConsumeSpec, From, Job, Outcome, ProduceSpec, TargetSpec, compression, run as make};
+use crate::load::run::{ConsumeSpec, Job, Outcome, ProduceSpec, Start, TargetSpec, compression, run as make};
 use crate::load::schedule::Pace;
 use crate::measure::process::listener_of;
 use crate::measure::result::RunResult;
@@ -44,7 +44,7 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
             single(job("mixed", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
         }
         Command::Verify { target, load, run } => {
-            let consume = consume_spec(&whole(), Start::Latest);
+            let consume = ConsumeSpec::new(Start::Latest);
             single(job("verify", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
         }
         Command::Ramp { target, load, p99_ms, precision, run } => {
@@ -54,19 +54,6 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
         Command::Disk { folder, mib, seconds, json } => disk::run(&folder, mib, seconds, json.as_deref()),
         Command::Compare(options) => compare::run(&options),
         Command::Report { results, html } => report(&results, &html),
-    }
-}
-
-/// One reader of everything: what `verify` reads with.
-pub const fn whole() -> Reading {
-    Reading {
-        consumers: 1,
-        groups: 1,
-        max_wait_ms: 500,
-        min_bytes: 1,
-        max_bytes: 50 << 20,
-        partition_max_bytes: 1 << 20,
-        read_committed: false,
     }
 }
 
@@ -109,18 +96,12 @@ pub fn consume_spec(reading: &Reading, from: Start) -> ConsumeSpec {
     ConsumeSpec {
         consumers: reading.consumers.max(1),
         groups: reading.groups.max(1),
-        catch_up_groups: 0,
-        from: match from {
-            Start::Earliest => From::Earliest,
-            Start::Latest => From::Latest,
-        },
-        until_end: false,
-        again: false,
         wait_ms_max: reading.max_wait_ms,
         min_bytes: reading.min_bytes,
         max_bytes: reading.max_bytes as i32,
         partition_max_bytes: reading.partition_max_bytes as i32,
         read_committed: reading.read_committed,
+        ..ConsumeSpec::new(from)
     }
 }
 

@@ -24,6 +24,11 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How long the broker may take to make or delete a topic.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
 
+/// The timestamp that stands for the end of a log.
+pub const LATEST: i64 = -1;
+/// The timestamp that stands for the start of a log.
+pub const EARLIEST: i64 = -2;
+
 /// A topic ready for load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
@@ -125,6 +130,21 @@ impl Cluster {
         }
     }
 
+    /// Waits until every partition answers: metadata may name a leader that has not begun to lead.
+    ///
+    /// # Errors
+    /// A partition does not come.
+    pub async fn await_leaders(&mut self, topic: &Topic) -> Result<(), BenchError> {
+        let mut looks = LOOKS;
+        loop {
+            match self.offsets(topic, LATEST).await {
+                Err(BenchError::Refused { code, .. }) if looks > 0 && is_passing(code) => looks -= 1,
+                other => return other.map(drop),
+            }
+            self.reactor.sleep(LOOK_PAUSE).await;
+        }
+    }
+
     /// Deletes a topic.
     ///
     /// # Errors
@@ -148,7 +168,7 @@ impl Cluster {
         }
     }
 
-    /// The offset of each partition at `timestamp`: -1 for the end, -2 for the start.
+    /// The offset of each partition at `timestamp`, which may be [`LATEST`] or [`EARLIEST`].
     ///
     /// # Errors
     /// The broker refuses.
@@ -197,6 +217,17 @@ impl Cluster {
         }
         Err(BenchError::Refused { what: "a producer id".into(), code, detail: None })
     }
+}
+
+/// Errors of a partition whose leader is still to begin.
+fn is_passing(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NotLeaderOrFollower
+            | ErrorCode::LeaderNotAvailable
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownLeaderEpoch
+    )
 }
 
 /// The topic as the metadata shows it; the outer error says that it may yet come.

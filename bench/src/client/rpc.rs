@@ -4,11 +4,8 @@
 //! load engines have their own way with a socket.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -93,7 +90,7 @@ impl Rpc {
             .map_err(|error| BenchError::Request { api: R::KEY.name(), error })?;
         let reactor = self.reactor.clone();
         let exchange = self.exchange(frame.head.freeze());
-        match within(&reactor, PATIENCE, exchange).await {
+        match reactor.within(PATIENCE, exchange).await {
             Some(frame) => Ok(Answer { frame: frame?, key: R::KEY, version }),
             None => Err(BenchError::Silent { api: R::KEY.name(), seconds: PATIENCE.as_secs() }),
         }
@@ -143,24 +140,11 @@ pub async fn connect(reactor: &Reactor, address: &str) -> Result<Stream, BenchEr
     let found: Vec<SocketAddr> = address.to_socket_addrs().map_err(unreachable)?.collect();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for socket in found {
-        match within(reactor, CONNECT_PATIENCE, reactor.connect(socket)).await {
+        match reactor.within(CONNECT_PATIENCE, reactor.connect(socket)).await {
             Some(Ok(stream)) => return Ok(stream),
             Some(Err(error)) => last = error,
             None => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(unreachable(last))
-}
-
-/// Waits for `work` no longer than `patience`; `None` when it is over.
-pub async fn within<T>(reactor: &Reactor, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    let mut alarm = pin!(reactor.sleep(patience));
-    std::future::poll_fn(|context| {
-        if let Poll::Ready(done) = work.as_mut().poll(context) {
-            return Poll::Ready(Some(done));
-        }
-        alarm.as_mut().poll(context).map(|_| None)
-    })
-    .await
 }

@@ -59,13 +59,8 @@ pub fn run(options: &Compare) -> Result<(), BenchError> {
     fs::create_dir_all(&options.out).map_err(BenchError::file(&options.out))?;
 
     let reactor = ring::reactor(Some(options.core))?;
-    let mut peers = [&options.a, &options.b].map(|name| Peer::start(&reactor, name, options));
-    for peer in &mut peers {
-        if let Err(error) = peer {
-            return Err(std::mem::replace(error, BenchError::Usage(String::new())));
-        }
-    }
-    let peers: Vec<Peer> = peers.into_iter().flatten().collect();
+    let names = [&options.a, &options.b].into_iter();
+    let peers = names.map(|name| Peer::start(&reactor, name, options)).collect::<Result<Vec<_>, _>>()?;
     let mut comparison = Comparison::new(options, &peers);
     let outcome = measure(&reactor, options, &peers, &chosen, &mut comparison);
     // Whatever happened: what was measured is kept.
@@ -102,7 +97,7 @@ fn measure(
     }
     for (which, peer) in peers.iter().enumerate() {
         let workload = workloads::verify();
-        let rate = Some(20_000.0);
+        let rate = rate(reactor, options, peers, &workload)?;
         one(reactor, options, peer, &workload, rate, VERIFY_S, 0.0)?;
         println!("{}: verified, nothing lost, doubled, damaged or out of order", peer.name);
         comparison.verified[which] = true;
@@ -119,6 +114,7 @@ fn warm_up(reactor: &Reactor, options: &Compare, peer: &Peer) -> Result<(), Benc
         return Ok(());
     }
     for workload in all.iter().filter(|workload| kinds.contains(&workload.name)) {
+        // What is a share of something later goes as fast as it can here.
         let rate = match workload.speed {
             Speed::Fixed(rate) => Some(rate),
             Speed::Unlimited | Speed::ShareOfSecond(_) => None,

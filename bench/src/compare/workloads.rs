@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelog_storage::batch::Compression;
 
-use crate::load::run::{ConsumeSpec, From, ProduceSpec};
+use crate::load::run::{ConsumeSpec, ProduceSpec, Start};
 use crate::load::schedule::Pace;
 use crate::payload::spec::{RecordSpec, ValueSource};
 
@@ -79,7 +79,7 @@ pub fn standard() -> Vec<Workload> {
             kind: "consume",
             partitions: 8,
             produce: ProduceSpec { connections: 8, in_flight: 4, ..produce(1024, 64 * KIB) },
-            consume: Some(ConsumeSpec { groups, again: true, until_end: true, ..consume(From::Earliest) }),
+            consume: Some(ConsumeSpec { groups, again: true, until_end: true, ..ConsumeSpec::new(Start::Earliest) }),
             prefill_bytes: 48 << 20,
             ..base()
         });
@@ -94,7 +94,7 @@ pub fn standard() -> Vec<Workload> {
             kind: "e2e",
             partitions,
             produce: ProduceSpec { linger: Some(Duration::ZERO), connections: 4, ..produce(1024, 16 * KIB) },
-            consume: Some(consume(From::Latest)),
+            consume: Some(ConsumeSpec::new(Start::Latest)),
             speed: Speed::Fixed(10_000.0),
             ..base()
         });
@@ -110,7 +110,7 @@ pub fn verify() -> Workload {
         kind: "verify",
         partitions: 8,
         produce: ProduceSpec { connections: 4, idempotent: true, ..produce(1024, 16 * KIB) },
-        consume: Some(consume(From::Latest)),
+        consume: Some(ConsumeSpec::new(Start::Latest)),
         speed: Speed::Fixed(20_000.0),
         ..base()
     }
@@ -145,21 +145,5 @@ const fn produce(record_bytes: usize, batch_bytes: usize) -> ProduceSpec {
         acks: -1,
         idempotent: false,
         timeout_ms: 30_000,
-    }
-}
-
-const fn consume(from: From) -> ConsumeSpec {
-    ConsumeSpec {
-        consumers: 1,
-        groups: 1,
-        catch_up_groups: 0,
-        from,
-        until_end: false,
-        again: false,
-        wait_ms_max: 500,
-        min_bytes: 1,
-        max_bytes: 50 << 20,
-        partition_max_bytes: 1 << 20,
-        read_committed: false,
     }
 }

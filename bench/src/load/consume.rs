@@ -103,14 +103,12 @@ impl Consuming {
             self.streams.borrow_mut().push(Rc::clone(&stream));
             let engine = Rc::clone(self);
             self.reading.set(self.reading.get() + 1);
-            self.control.begin();
             let started = self.reactor.spawn(async move {
                 engine.read(&stream, &assigned).await;
                 engine.reading.set(engine.reading.get() - 1);
-                engine.control.end();
             });
             if started.is_err() {
-                self.control.end();
+                self.reading.set(self.reading.get() - 1);
                 self.control.fail(BenchError::Setup("more connections than this tool has tasks for".into()));
             }
         }

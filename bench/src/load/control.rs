@@ -11,8 +11,6 @@ use crate::error::BenchError;
 pub struct Control {
     stopping: Cell<bool>,
     failure: RefCell<Option<BenchError>>,
-    /// Tasks that have not ended.
-    open: Cell<usize>,
 }
 
 impl Control {
@@ -40,20 +38,5 @@ impl Control {
     /// The reason.
     pub fn take_failure(&self) -> Option<BenchError> {
         self.failure.borrow_mut().take()
-    }
-
-    /// A task begins.
-    pub fn begin(&self) {
-        self.open.set(self.open.get() + 1);
-    }
-
-    /// A task has ended.
-    pub fn end(&self) {
-        self.open.set(self.open.get().saturating_sub(1));
-    }
-
-    /// Tasks that have not ended.
-    pub fn open(&self) -> usize {
-        self.open.get()
     }
 }

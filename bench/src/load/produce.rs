@@ -6,9 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use corelog_net::wire::messages::{ProduceResponse, Response};
@@ -219,15 +217,13 @@ impl Producing {
 
     fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
         let engine = Rc::clone(self);
-        self.control.begin();
         self.open.set(self.open.get() + 1);
         let started = self.reactor.spawn(async move {
             task.await;
-            engine.control.end();
             engine.open.set(engine.open.get() - 1);
         });
         if started.is_err() {
-            self.control.end();
+            self.open.set(self.open.get() - 1);
             self.control.fail(BenchError::Setup("more connections than this tool has tasks for".into()));
         }
     }
@@ -264,7 +260,8 @@ impl Producing {
             match self.fill(lane, &mut list) {
                 Ok(Filled::Something) => {}
                 Ok(Filled::Nothing(until)) => {
-                    wait(&self.reactor, &lane.wake, until).await;
+                    let until = until.map_or(Monotonic::MAX, Monotonic::from_nanos);
+                    let _ = self.reactor.until(until, lane.wake.notified()).await;
                     continue;
                 }
                 Ok(Filled::Finished) => {
@@ -464,17 +461,4 @@ impl Producing {
         self.control.fail(self.lost_error(what));
         self.wake_all();
     }
-}
-
-/// Waits for a wake-up, or until that time.
-async fn wait(reactor: &Reactor, wake: &Notify, until_ns: Option<u64>) {
-    let Some(until) = until_ns else { return wake.notified().await };
-    let (mut woken, mut alarm) = (pin!(wake.notified()), pin!(reactor.sleep_until(Monotonic::from_nanos(until))));
-    std::future::poll_fn(|context| {
-        if woken.as_mut().poll(context).is_ready() || alarm.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    })
-    .await;
 }

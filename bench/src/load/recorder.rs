@@ -46,7 +46,8 @@ pub struct Recorder {
     second: (u64, u64),
     second_from_ns: u64,
     timeline: Vec<Interval>,
-    hgrm: bool,
+    /// Some records had a due time.
+    has_due: bool,
 }
 
 impl Recorder {
@@ -63,7 +64,7 @@ impl Recorder {
             second: (0, 0),
             second_from_ns: window.from_ns,
             timeline: Vec::new(),
-            hgrm: false,
+            has_due: false,
         })
     }
 
@@ -92,7 +93,7 @@ impl Recorder {
     pub fn latency(&mut self, due_ns: u64, now_ns: u64, records: u64) {
         if self.window.holds(due_ns) {
             self.latency.record(now_ns.saturating_sub(due_ns), records);
-            self.hgrm = true;
+            self.has_due = true;
         }
     }
 
@@ -106,7 +107,7 @@ impl Recorder {
             at_s: to.saturating_sub(start) as f64 / 1e9,
             records: self.second.0,
             bytes: self.second.1,
-            latency: if self.hgrm { latency } else { service },
+            latency: if self.has_due { latency } else { service },
         };
         self.second = (0, 0);
         self.second_from_ns = now_ns;
@@ -125,7 +126,7 @@ impl Recorder {
 
     /// The histogram that latencies are reported from: from due times where there were any.
     pub const fn reported(&self) -> &Latency {
-        if self.hgrm { &self.latency } else { &self.service }
+        if self.has_due { &self.latency } else { &self.service }
     }
 
     /// What it came to.

@@ -22,7 +22,7 @@ use super::control::Control;
 use super::produce::{ProducePlan, Producing};
 use super::recorder::{Recorder, Window};
 use super::schedule::Pace;
-use crate::client::cluster::{Cluster, Topic};
+use crate::client::cluster::{Cluster, EARLIEST, LATEST, Topic};
 use crate::client::rpc::connect;
 use crate::error::BenchError;
 use crate::measure::clock::{now_ns, unix_ms};
@@ -85,8 +85,8 @@ pub struct ProduceSpec {
 }
 
 /// Where reading starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Start {
     /// The first record there is.
     Earliest,
     /// What comes next.
@@ -103,7 +103,7 @@ pub struct ConsumeSpec {
     /// Of these, how many read from the beginning, to catch up, while the others follow the end.
     pub catch_up_groups: usize,
     /// Where the others start.
-    pub from: From,
+    pub from: Start,
     /// Stops at what was there at the start (or, beside a producer, at what it had sent).
     pub until_end: bool,
     /// With `until_end`: begins again from the start until the time is over.
@@ -118,6 +118,25 @@ pub struct ConsumeSpec {
     pub partition_max_bytes: i32,
     /// Only committed records.
     pub read_committed: bool,
+}
+
+impl ConsumeSpec {
+    /// One reader of everything with Kafka's defaults, starting at `from`.
+    pub const fn new(from: Start) -> Self {
+        Self {
+            consumers: 1,
+            groups: 1,
+            catch_up_groups: 0,
+            from,
+            until_end: false,
+            again: false,
+            wait_ms_max: 500,
+            min_bytes: 1,
+            max_bytes: 50 << 20,
+            partition_max_bytes: 1 << 20,
+            read_committed: false,
+        }
+    }
 }
 
 /// A run to make.
@@ -197,7 +216,7 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
         None => None,
     };
     // Nobody else is expected to write meanwhile: what `verify` reads is what this run sends.
-    let starts = if verify { cluster.offsets(&topic, -1).await? } else { Vec::new() };
+    let starts = if verify { cluster.offsets(&topic, LATEST).await? } else { Vec::new() };
     let lanes = producing.as_ref().map_or(0, |plan| plan.lanes);
     let readers = consuming.as_ref().map_or(0, |plan| plan.assignments.len());
     let streams = connect_all(reactor, &topic.leader, lanes).await?;
@@ -232,12 +251,11 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
 
     // ---- warm-up, then the seconds that count ----
     let mut run = Seconds { reactor, window, control: &control, producing: &producing, consuming: &consuming };
-    run.pass(window.from_ns, &produced, &consumed, None, progress).await;
+    run.pass(window.from_ns, &produced, &consumed, false, progress).await;
     let own = std::process::id();
     let sample = |pid: u32| Sample::take(pid);
     let before = (job.broker_pid.and_then(sample), sample(own));
-    let finish = reads_to_the_end.then_some(());
-    run.pass(window.to_ns, &produced, &consumed, finish, progress).await;
+    run.pass(window.to_ns, &produced, &consumed, reads_to_the_end, progress).await;
     let after = (job.broker_pid.and_then(sample), sample(own));
     let ended_ns = now_ns().min(window.to_ns);
     if reads_to_the_end || control.has_failed() {
@@ -260,13 +278,16 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     }
     let patience = if control.has_failed() { 1 } else { DRAIN_S_MAX };
     let give_up = now_ns() + patience * 1_000_000_000;
-    while control.open() > 0 && now_ns() < give_up {
+    let open = || {
+        producing.as_ref().map_or(0, |engine| engine.open()) + consuming.as_ref().map_or(0, |engine| engine.reading())
+    };
+    while open() > 0 && now_ns() < give_up {
         if let Some(engine) = &producing {
             engine.wake_all();
         }
         reactor.sleep(DRAIN_LOOK).await;
     }
-    if control.open() > 0 && !control.has_failed() {
+    if open() > 0 && !control.has_failed() {
         control.fail(BenchError::Silent { api: "Produce", seconds: DRAIN_S_MAX });
     }
     if let Some(engine) = &producing {
@@ -318,22 +339,22 @@ struct Seconds<'a> {
 }
 
 impl Seconds<'_> {
-    /// Until `until_ns`, a failure, or (with `finish`) until every reader is at its end.
+    /// Until `until_ns`, a failure, or (with `to_the_end`) until every reader is at its end.
     async fn pass(
         &mut self,
         until_ns: u64,
         produced: &RefCell<Recorder>,
         consumed: &RefCell<Recorder>,
-        finish: Option<()>,
+        to_the_end: bool,
         progress: &mut dyn FnMut(Progress<'_>),
     ) {
         let counts = until_ns > self.window.from_ns;
         let mut next = now_ns() + 1_000_000_000;
         loop {
-            let step = if finish.is_some() { now_ns() + DRAIN_LOOK.as_nanos() as u64 } else { next };
+            let step = if to_the_end { now_ns() + DRAIN_LOOK.as_nanos() as u64 } else { next };
             self.reactor.sleep_until(Monotonic::from_nanos(step.min(next).min(until_ns))).await;
             let now = now_ns();
-            let finished = finish.is_some() && self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0);
+            let finished = to_the_end && self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0);
             let over = now >= until_ns || self.control.has_failed() || finished;
             if now < next && !over {
                 continue;
@@ -372,7 +393,7 @@ async fn drain_and_verify(
     while engine.open() > 0 && now_ns() < give_up && !control.has_failed() {
         reactor.sleep(DRAIN_LOOK).await;
     }
-    let ends = match cluster.offsets(topic, -1).await {
+    let ends = match cluster.offsets(topic, LATEST).await {
         Ok(ends) => ends,
         Err(error) => return control.fail(error),
     };
@@ -389,7 +410,9 @@ async fn prepare(cluster: &mut Cluster, target: &TargetSpec) -> Result<Topic, Be
     if let Some(partitions) = target.create {
         cluster.create(&target.topic, partitions, &target.topic_configs).await?;
     }
-    cluster.find(&target.topic).await
+    let topic = cluster.find(&target.topic).await?;
+    cluster.await_leaders(&topic).await?;
+    Ok(topic)
 }
 
 async fn produce_plan(
@@ -438,14 +461,14 @@ async fn consume_plan(
     spec: &ConsumeSpec,
     look: Look,
 ) -> Result<ConsumePlan, BenchError> {
-    let starts = cluster.offsets(topic, -2).await?;
-    let ends = cluster.offsets(topic, -1).await?;
+    let starts = cluster.offsets(topic, EARLIEST).await?;
+    let ends = cluster.offsets(topic, LATEST).await?;
     let mut assignments = Vec::new();
     for group in 0..spec.groups {
-        let from = if group < spec.catch_up_groups { From::Earliest } else { spec.from };
+        let from = if group < spec.catch_up_groups { Start::Earliest } else { spec.from };
         let offsets = match from {
-            From::Earliest => &starts,
-            From::Latest => &ends,
+            Start::Earliest => &starts,
+            Start::Latest => &ends,
         };
         for consumer in 0..spec.consumers.min(topic.partitions) {
             let mine = (consumer..topic.partitions).step_by(spec.consumers);

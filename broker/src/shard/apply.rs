@@ -7,7 +7,6 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
@@ -83,12 +82,7 @@ pub async fn apply(shard: &Rc<Shard>, image: Arc<MetadataImage>) {
 async fn tell_progress<T>(shard: &Shard, done: &Cell<usize>, total: usize, work: impl Future<Output = T>) -> T {
     let (began, mut work) = (shard.reactor().now(), pin!(work));
     loop {
-        let mut pause = pin!(shard.reactor().sleep(PROGRESS_EVERY));
-        let ended = std::future::poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => pause.as_mut().poll(context).map(|()| None),
-        });
-        if let Some(result) = ended.await {
+        if let Some(result) = shard.reactor().within(PROGRESS_EVERY, work.as_mut()).await {
             return result;
         }
         info!(

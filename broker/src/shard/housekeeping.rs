@@ -4,10 +4,7 @@
 //! Holds: the slow timers, the status line, the order of a shard's stop. Never touches: requests.
 
 use std::fmt::Write as _;
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
@@ -45,13 +42,7 @@ pub async fn sweep(shard: Rc<Shard>) {
             shard.reactor().sleep(look.min(PRESSED_LOOK)).await;
         } else {
             // Or sooner, if frames wait for memory.
-            let mut sleep = pin!(shard.reactor().sleep(look));
-            let mut called = pin!(shard.pressed.notified());
-            poll_fn(|context| match called.as_mut().poll(context) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => sleep.as_mut().poll(context),
-            })
-            .await;
+            let _ = shard.reactor().within(look, shard.pressed.notified()).await;
         }
         // Pressed as long as frames have waited since the last look: the memory is needed until none does.
         let waits = shard.counters().memory_waits.get();

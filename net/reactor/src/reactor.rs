@@ -197,6 +197,22 @@ impl Reactor {
         Sleep::new(self.clone(), deadline)
     }
 
+    /// Waits for `work`, but not behind `deadline`; `None` when that has come first. Give it a pinned reference to go on
+    /// with the same work afterwards.
+    pub async fn until<T>(&self, deadline: Monotonic, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut alarm) = (pin!(work), pin!(self.sleep_until(deadline)));
+        std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => alarm.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// The same with a length of time from now on.
+    pub async fn within<T>(&self, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
+        self.until(self.now() + patience, work).await
+    }
+
     /// Goes on in the next turn, behind all that can run by then: also what waits for a completion or for mail. (Behind
     /// this turn's other tasks alone, long work in many slices would be one long turn.)
     pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use corelog_reactor::sim::{DiskFault, DiskOpKind, NetBehaviour, NodeId, SimStuck, SimWorld};
-use corelog_reactor::{Durability, MailPort, OpenHow, Reactor, ReactorLimits, ShardId, Stream, mail_mesh};
+use corelog_reactor::{Durability, MailPort, Monotonic, OpenHow, Reactor, ReactorLimits, ShardId, Stream, mail_mesh};
 
 fn limits() -> ReactorLimits {
     ReactorLimits { pool_bytes_max: 4 << 20, ..ReactorLimits::default() }
@@ -482,4 +482,20 @@ fn mail_wakes_a_shard_whose_sender_did_nothing_but_pass_it_on() {
     }
     // At least: the world looks once a round, and a message may pass several shards in one.
     world.run_until(|| passed.get() >= 1_000).unwrap();
+}
+
+#[test]
+fn work_that_outlasts_its_patience_is_given_up_and_can_be_gone_on_with() {
+    let world = SimWorld::new(5);
+    let reactor = Reactor::new(world.driver(world.add_node()), limits());
+    reactor.block_on(async {
+        let begun = reactor.now();
+        assert_eq!(reactor.within(Duration::from_secs(2), std::future::ready(7)).await, Some(7));
+        assert_eq!(reactor.now(), begun, "what is done is not waited for");
+        let mut work = std::pin::pin!(reactor.sleep(Duration::from_secs(5)));
+        assert_eq!(reactor.within(Duration::from_secs(2), work.as_mut()).await, None);
+        assert_eq!(reactor.now(), begun + Duration::from_secs(2));
+        assert!(reactor.until(Monotonic::MAX, work).await.is_some());
+        assert_eq!(reactor.now(), begun + Duration::from_secs(5));
+    });
 }

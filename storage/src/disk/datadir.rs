@@ -217,7 +217,12 @@ fn lock(data: &Path) -> Result<Lock, DataDirError> {
         .open(&path)
         .map_err(io("open it"))?;
     let folder = std::fs::File::open(data).map_err(io("open its folder"))?;
-    match file.try_lock().and_then(|()| folder.try_lock()) {
+    let folder_lock = match folder.try_lock() {
+        // A file system that has locks on files only (NFS): the file must do.
+        Err(TryLockError::Error(_)) => Ok(()),
+        other => other,
+    };
+    match file.try_lock().and(folder_lock) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();

@@ -130,6 +130,13 @@ impl Scratch {
         let mut open = OpenHow::new();
         (open.read, open.write, open.create, open.direct) = (true, true, true, true);
         let file = Rc::new(self.reactor.open(&self.path, open).await?);
+        // All of them before the first operation: nothing is under way when there is no memory.
+        let mut bufs = Vec::with_capacity(how.depth);
+        for seed in 0..how.depth {
+            let mut buf = self.reactor.pool().take(how.block_bytes).map_err(io::Error::other)?;
+            fill(&mut buf, seed as u64);
+            bufs.push(buf);
+        }
         let started = (self.now)();
         let work = Rc::new(Work {
             file: Rc::clone(&file),
@@ -144,9 +151,7 @@ impl Scratch {
             failed: RefCell::default(),
             now: self.now,
         });
-        for seed in 0..how.depth {
-            let mut buf = self.reactor.pool().take(how.block_bytes).map_err(io::Error::other)?;
-            fill(&mut buf, seed as u64);
+        for buf in bufs {
             let work = Rc::clone(&work);
             self.reactor.spawn(async move { work.run(buf).await }).map_err(io::Error::other)?;
         }
