@@ -58,7 +58,7 @@ impl Log {
 impl StorageEnv {
     /// Marks a log as deleted that could not be opened, or is not there. Not on disk yet.
     pub fn mark_deleted(&self, name: &LogName) {
-        let key = key_of(name);
+        let key = name.key();
         let entry = self.checkpoint_of(&key);
         let mut entry = entry.unwrap_or_else(|| CheckpointEntry::starting_at(name.topic.clone(), Offset::ZERO));
         entry.version += 1;
@@ -85,7 +85,7 @@ impl StorageEnv {
             self.sync_data().await.map_err(failed("sync the data folder"))?;
             self.remove_leftovers(vec![to]);
         }
-        self.drop_checkpoint(&key_of(name));
+        self.drop_checkpoint(&name.key());
         Ok(())
     }
 
@@ -116,8 +116,4 @@ impl StorageEnv {
         }
         Ok(to)
     }
-}
-
-fn key_of(name: &LogName) -> LogKey {
-    LogKey { topic_id: name.topic_id, partition: name.partition }
 }

@@ -243,7 +243,7 @@ impl Log {
     }
 
     fn key(&self) -> LogKey {
-        LogKey { topic_id: self.0.name.topic_id, partition: self.0.name.partition }
+        self.0.name.key()
     }
 
     /// Changes what the shard's checkpoint says about this log. On the disk soon, or after `flush_checkpoint`.

@@ -2,6 +2,7 @@
 //!
 //! Holds: the name types and Kafka's file names. Never touches: files.
 
+use crate::disk::checkpoint::LogKey;
 use crate::ids::{Offset, PartitionIndex, TopicId};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,12 @@ impl fmt::Display for LogName {
 }
 
 impl LogName {
+    /// What the checkpoint knows it by.
+    #[must_use]
+    pub const fn key(&self) -> LogKey {
+        LogKey { topic_id: self.topic_id, partition: self.partition }
+    }
+
     /// The folder's name, if topic and partition can name one: Kafka's rules for topic names, which keep it within the
     /// data folder.
     #[must_use]

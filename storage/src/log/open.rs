@@ -34,10 +34,6 @@ fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> O
     move |error| OpenError::Io { path: path.to_path_buf(), what, error }
 }
 
-fn key_of(name: &LogName) -> LogKey {
-    LogKey { topic_id: name.topic_id, partition: name.partition }
-}
-
 /// What the checkpoint says about a log, if it ever was.
 fn known(env: &StorageEnv, key: &LogKey) -> Option<CheckpointEntry> {
     env.checkpoint_of(key).filter(|entry| !entry.is_deleted)
@@ -73,7 +69,7 @@ impl Log {
                 return Err(OpenError::Unclaimed { folder, file: entry.name.clone() });
             }
         }
-        if let Some(known) = known(env, &key_of(&name)) {
+        if let Some(known) = known(env, &name.key()) {
             let offset = known.recovery.offset.max(known.log_start);
             if !is_loss_accepted {
                 return Err(OpenError::Lost { folder, offset });
@@ -81,7 +77,7 @@ impl Log {
             tracing::warn!(log = %name, %offset, "the log is made anew, without its records: {ACCEPT_LOSS} says so");
             // Before the new files: nobody shall look for the old records in them.
             let fresh = CheckpointEntry::starting_at(name.topic.clone(), Offset::ZERO);
-            env.set_checkpoint(key_of(&name), CheckpointEntry { version: known.version + 1, ..fresh });
+            env.set_checkpoint(name.key(), CheckpointEntry { version: known.version + 1, ..fresh });
             env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
         }
         mkdir_if_missing(reactor, &folder).await.map_err(failed(&folder, "make it"))?;
@@ -128,7 +124,7 @@ impl Log {
         let epochs = read_epochs(env, &folder).await?;
         // Also an epoch whose first records were lost before they were durable is not begun a second time.
         let begun = epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch);
-        let checkpoint = known(env, &key_of(&name));
+        let checkpoint = known(env, &name.key());
         let is_new = checkpoint.is_none();
         let truncating = checkpoint.as_ref().and_then(|c| c.truncate_to);
         let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, &config).await?;
