@@ -26,19 +26,14 @@ pub async fn handle(
     request: AlterConfigsRequest<'_>,
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
+    let AlterConfigsRequest { resources, validate_only } = request;
     let mut plan = Plan::default();
-    for resource in &request.resources {
-        plan.add(replaced(context, resource));
+    for resource in &resources {
+        plan.add(resource.resource_type, resource.resource_name, replaced(context, resource));
     }
-    let (resources, plan) = plan.split();
-    let asked = AlterConfigs { resources, validate_only: request.validate_only };
-    let refusals = plan.carry_out(shard, controller::Request::AlterConfigs(asked)).await;
-    let responses = request
-        .resources
-        .iter()
-        .zip(&refusals)
-        .map(|(resource, refusal)| encode(resource.resource_type, resource.resource_name, refusal.as_ref()))
-        .collect();
+    let ask = |resources| controller::Request::AlterConfigs(AlterConfigs { resources, validate_only });
+    let answered = plan.carry_out(shard, ask).await;
+    let responses = answered.iter().map(Answered::encode).collect();
     AlterConfigsResponse { responses, ..Default::default() }.encode(out);
     Ok(())
 }
@@ -69,63 +64,61 @@ pub(super) fn alterable(context: &RequestContext, kind: i8, name: &str) -> Resul
 }
 
 /// Which resources of a request go to the controller, and what the others are answered.
-pub(super) struct Plan<T> {
+pub(super) struct Plan<'a, T> {
     asked: Vec<T>,
-    steps: Vec<Option<Refusal>>,
+    resources: Vec<Answered<'a>>,
 }
 
-impl<T> Default for Plan<T> {
+impl<T> Default for Plan<'_, T> {
     fn default() -> Self {
-        Self { asked: Vec::new(), steps: Vec::new() }
+        Self { asked: Vec::new(), resources: Vec::new() }
     }
 }
 
-impl<T> Plan<T> {
-    /// The next resource: a change to ask for, or why it is refused here.
-    pub(super) fn add(&mut self, step: Result<T, Refusal>) {
-        let refusal = step.map(|change| self.asked.push(change)).err();
-        self.steps.push(refusal);
+impl<'a, T> Plan<'a, T> {
+    /// The request's next resource: a change to ask for, or why it is refused here.
+    pub(super) fn add(&mut self, kind: i8, name: &'a str, change: Result<T, Refusal>) {
+        let refusal = change.map(|change| self.asked.push(change)).err();
+        self.resources.push(Answered { kind, name, refusal });
     }
 
-    /// The changes to ask for, and what waits for their results.
-    pub(super) fn split(self) -> (Vec<T>, Steps) {
-        (self.asked, Steps(self.steps))
-    }
-}
-
-/// One step a resource of the request: `None` waits for the controller.
-pub(super) struct Steps(Vec<Option<Refusal>>);
-
-impl Steps {
-    /// Asks the controller; returns for each resource of the request why it was refused, if it was.
-    pub(super) async fn carry_out(self, shard: &Rc<Shard>, asked: controller::Request) -> Vec<Option<Refusal>> {
-        let (mut results, gone) = match shard.controller(asked).await {
+    /// Asks the controller; each resource of the request, in its order, with what became of it.
+    pub(super) async fn carry_out(
+        self,
+        shard: &Rc<Shard>,
+        ask: impl FnOnce(Vec<T>) -> controller::Request,
+    ) -> Vec<Answered<'a>> {
+        let (mut results, gone) = match shard.controller(ask(self.asked)).await {
             Ok(controller::Response::AlterConfigs(results)) => (results.into_iter(), CONTROLLER_GONE),
             other => (Vec::new().into_iter(), other.err().unwrap_or(CONTROLLER_GONE)),
         };
-        let step = |refused: Option<Refusal>| match refused {
-            Some(refusal) => Some(refusal),
-            None => match results.next() {
+        let mut resources = self.resources;
+        for resource in resources.iter_mut().filter(|resource| resource.refusal.is_none()) {
+            resource.refusal = match results.next() {
                 Some((_, Ok(()))) => None,
                 Some((_, Err(error))) => Some(Refusal::by_controller(error.class(), &error)),
-                None => Some(Refusal { code: gone, message: None }),
-            },
-        };
-        self.0.into_iter().map(step).collect()
+                None => Some(gone.into()),
+            };
+        }
+        resources
     }
 }
 
-/// The answer for one resource.
-pub(super) fn encode<'a>(
-    resource_type: i8,
-    resource_name: &'a str,
-    refusal: Option<&'a Refusal>,
-) -> AlterConfigsResourceResponse<'a> {
-    AlterConfigsResourceResponse {
-        error_code: refusal.map_or(ErrorCode::None, |refusal| refusal.code),
-        error_message: refusal.and_then(|refusal| refusal.message.as_deref()),
-        resource_type,
-        resource_name,
+/// A resource of the request, and why it was refused, if it was.
+pub(super) struct Answered<'a> {
+    kind: i8,
+    name: &'a str,
+    refusal: Option<Refusal>,
+}
+
+impl Answered<'_> {
+    pub(super) fn encode(&self) -> AlterConfigsResourceResponse<'_> {
+        AlterConfigsResourceResponse {
+            error_code: self.refusal.as_ref().map_or(ErrorCode::None, |refusal| refusal.code),
+            error_message: self.refusal.as_ref().and_then(|refusal| refusal.message.as_deref()),
+            resource_type: self.kind,
+            resource_name: self.name,
+        }
     }
 }
 

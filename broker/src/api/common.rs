@@ -1,8 +1,9 @@
 //! What several handlers share: finding a topic, Kafka's error for a refusal, authorized operations.
 //!
-//! Holds: pure helpers, and the one table from the controller's refusals to Kafka's error codes. Never touches: shards,
-//! logs, the wire of any particular API.
+//! Holds: pure helpers, the one table from the controller's refusals to Kafka's error codes, and (in `calls`) the way to
+//! partitions and back. Never touches: logs, the wire of any particular API.
 
+mod calls;
 #[cfg(test)]
 pub mod testing;
 
@@ -13,6 +14,8 @@ use super::{Operation, RequestContext, Resource, authorize};
 use crate::controller::error::ErrorClass;
 use crate::controller::{MetadataImage, PartitionImage, TopicImage};
 use crate::partition::call::PartitionKey;
+
+pub use calls::PartitionCalls;
 
 /// What "authorized operations" fields hold when nobody asked for them: Kafka's default.
 pub const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
@@ -156,6 +159,13 @@ impl Refusal {
         let code = code_of(class);
         let message = error.to_string();
         Self { code, message: (message != code.message()).then_some(message) }
+    }
+}
+
+impl From<ErrorCode> for Refusal {
+    /// A refusal without a message.
+    fn from(code: ErrorCode) -> Self {
+        Self { code, message: None }
     }
 }
 

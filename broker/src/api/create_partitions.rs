@@ -63,5 +63,5 @@ fn more_partitions(topic: &CreatePartitionsTopic<'_>) -> MorePartitions {
 }
 
 fn refuse_all(topics: &[&CreatePartitionsTopic<'_>], code: ErrorCode) -> Vec<(String, Option<Refusal>)> {
-    topics.iter().map(|topic| (topic.name.to_owned(), Some(Refusal { code, message: None }))).collect()
+    topics.iter().map(|topic| (topic.name.to_owned(), Some(code.into()))).collect()
 }

@@ -36,7 +36,7 @@ pub async fn handle(
     let outcomes: Vec<Outcome> = match shard.controller(asked).await {
         Ok(controller::Response::CreateTopics(created)) => created.into_iter().map(Outcome::of).collect(),
         other => {
-            let gone = Refusal { code: other.err().unwrap_or(CONTROLLER_GONE), message: None };
+            let gone = Refusal::from(other.err().unwrap_or(CONTROLLER_GONE));
             allowed.iter().map(|topic| Outcome::refused(topic.name, gone.clone())).collect()
         }
     };

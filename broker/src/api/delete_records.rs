@@ -10,7 +10,7 @@ use corelog_net::wire::messages::{
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 use corelog_storage::ids::Offset;
 
-use super::common::find_partition;
+use super::common::{PartitionCalls, find_partition};
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize};
 use crate::controller::MetadataImage;
 use crate::names;
@@ -31,18 +31,20 @@ pub async fn handle(
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
-    let mut calls = Vec::new();
-    let mut plan = Vec::new();
+    let mut calls = PartitionCalls::default();
     for topic in &request.topics {
         for partition in &topic.partitions {
             let key = deletable(&image, context, topic.name, partition.partition_index);
             let before = (partition.offset != HIGH_WATERMARK).then_some(Offset(partition.offset));
-            plan.push(key.map(|key| calls.push((key, PartitionCall::DeleteRecords { before }))));
+            calls.add(key.map(|key| (key, PartitionCall::DeleteRecords { before })));
         }
     }
 
-    let mut answers = shard.call(calls).await.into_iter();
-    let mut outcomes = plan.into_iter().map(|planned| planned.map(|()| answers.next()));
+    let low_watermark = |answer| match answer {
+        PartitionAnswer::LowWatermark(offset) => Some(offset),
+        _ => None,
+    };
+    let mut outcomes = calls.carry_out(shard, low_watermark).await;
     let topics = request
         .topics
         .iter()
@@ -74,12 +76,8 @@ fn deletable(
     if names::is_internal(topic) { Err(ErrorCode::InvalidTopicException) } else { Ok(key) }
 }
 
-fn encode(partition_index: i32, outcome: Result<Option<PartitionAnswer>, ErrorCode>) -> DeleteRecordsPartitionResult {
-    let (low_watermark, error_code) = match outcome {
-        Ok(Some(PartitionAnswer::LowWatermark(offset))) => (offset, ErrorCode::None),
-        Ok(Some(PartitionAnswer::Failed(code))) | Err(code) => (Offset::NONE, code),
-        Ok(_) => (Offset::NONE, ErrorCode::UnknownServerError),
-    };
+fn encode(partition_index: i32, outcome: Result<Offset, ErrorCode>) -> DeleteRecordsPartitionResult {
+    let (low_watermark, error_code) = outcome.map_or_else(|code| (Offset::NONE, code), |low| (low, ErrorCode::None));
     DeleteRecordsPartitionResult { partition_index, low_watermark: low_watermark.0, error_code }
 }
 

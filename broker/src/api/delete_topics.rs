@@ -76,11 +76,7 @@ fn may_delete(image: &MetadataImage, context: &RequestContext, topic: &TopicSele
 }
 
 fn refuse_all(topics: Vec<TopicSelector>, code: ErrorCode) -> Vec<Outcome> {
-    let refused = |topic: TopicSelector| Outcome {
-        name: topic.name,
-        id: topic.id,
-        refusal: Some(Refusal { code, message: None }),
-    };
+    let refused = |topic: TopicSelector| Outcome { name: topic.name, id: topic.id, refusal: Some(code.into()) };
     topics.into_iter().map(refused).collect()
 }
 

@@ -10,7 +10,7 @@ use corelog_net::wire::messages::{
 };
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 
-use super::common::{Refusal, find_partition};
+use super::common::{PartitionCalls, Refusal, find_partition};
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize};
 use crate::controller::MetadataImage;
 use crate::names;
@@ -28,25 +28,20 @@ pub async fn handle(
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
-    let mut calls = Vec::new();
-    let mut plan = Vec::new();
+    let mut calls = PartitionCalls::default();
     for topic in &request.topics {
         let topic_refusal = check_topic(&image, context, topic.name);
         for &partition in &topic.partition_indexes {
             let key = topic_refusal.clone().and_then(|()| find(&image, topic.name, partition));
-            plan.push(key.map(|key| calls.push((key, PartitionCall::Producers))));
+            calls.add(key.map(|key| (key, PartitionCall::Producers)));
         }
     }
 
-    let mut answers = shard.call(calls).await.into_iter();
-    let outcomes: Vec<Result<Vec<ActiveProducer>, Refusal>> = plan
-        .into_iter()
-        .map(|planned| match planned.map(|()| answers.next())? {
-            Some(PartitionAnswer::Producers(producers)) => Ok(producers),
-            Some(PartitionAnswer::Failed(code)) => Err(Refusal { code, message: None }),
-            _ => Err(Refusal { code: ErrorCode::UnknownServerError, message: None }),
-        })
-        .collect();
+    let producers = |answer| match answer {
+        PartitionAnswer::Producers(producers) => Some(producers),
+        _ => None,
+    };
+    let outcomes: Vec<Result<Vec<ActiveProducer>, Refusal>> = calls.carry_out(shard, producers).await.collect();
     let mut outcomes = outcomes.iter();
     let topics = request
         .topics
@@ -80,10 +75,7 @@ fn check_topic(image: &MetadataImage, context: &RequestContext, topic: &str) -> 
 }
 
 fn find(image: &MetadataImage, topic: &str, partition: i32) -> Result<PartitionKey, Refusal> {
-    match find_partition(image, topic, partition) {
-        Ok((key, _)) => Ok(key),
-        Err(code) => Err(Refusal { code, message: None }),
-    }
+    Ok(find_partition(image, topic, partition)?.0)
 }
 
 fn encode(

@@ -9,7 +9,7 @@ use corelog_net::wire::messages::{
 };
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 
-use super::alter_configs::{Plan, alterable, encode};
+use super::alter_configs::{Answered, Plan, alterable};
 use super::common::Refusal;
 use super::{ApiFailure, RequestContext};
 use crate::controller;
@@ -29,19 +29,15 @@ pub async fn handle(
     request: IncrementalAlterConfigsRequest<'_>,
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
+    let IncrementalAlterConfigsRequest { resources, validate_only } = request;
     let mut plan = Plan::default();
-    for resource in &request.resources {
-        plan.add(changed(context, resource));
+    for resource in &resources {
+        plan.add(resource.resource_type, resource.resource_name, changed(context, resource));
     }
-    let (resources, plan) = plan.split();
-    let asked = IncrementalAlterConfigs { resources, validate_only: request.validate_only };
-    let refusals = plan.carry_out(shard, controller::Request::IncrementalAlterConfigs(asked)).await;
-    let responses = request
-        .resources
-        .iter()
-        .zip(&refusals)
-        .map(|(resource, refusal)| encode(resource.resource_type, resource.resource_name, refusal.as_ref()))
-        .collect();
+    let ask =
+        |resources| controller::Request::IncrementalAlterConfigs(IncrementalAlterConfigs { resources, validate_only });
+    let answered = plan.carry_out(shard, ask).await;
+    let responses = answered.iter().map(Answered::encode).collect();
     IncrementalAlterConfigsResponse { responses, ..Default::default() }.encode(out);
     Ok(())
 }

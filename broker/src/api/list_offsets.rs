@@ -12,7 +12,7 @@ use corelog_net::wire::messages::{
 use corelog_net::wire::{Encoder, ErrorCode, Wire};
 use corelog_storage::ids::{Offset, Timestamp};
 
-use super::common::{checked_epoch, find_partition};
+use super::common::{PartitionCalls, checked_epoch, find_partition};
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize};
 use crate::controller::MetadataImage;
 use crate::partition::call::{
@@ -40,26 +40,23 @@ pub async fn handle(
         *times_named.entry((topic, partition.partition_index)).or_insert(0_u32) += 1;
     }
 
-    let mut calls = Vec::new();
-    let mut plan = Vec::new();
+    let mut calls = PartitionCalls::default();
     for (topic, partition) in pairs(&request) {
         let once = times_named.get(&(topic, partition.partition_index)) == Some(&1);
-        let planned = if !authorize(context, Operation::Describe, Resource::Topic(topic)) {
+        calls.add(if !authorize(context, Operation::Describe, Resource::Topic(topic)) {
             Err(ErrorCode::TopicAuthorizationFailed)
         } else if !once {
             Err(ErrorCode::InvalidRequest)
         } else {
             lookup(&image, context.version, visible, topic, partition)
-        };
-        plan.push(planned.map(|call| calls.push(call)));
+        });
     }
 
-    let mut answers = shard.call(calls).await.into_iter();
-    let mut outcomes = plan.into_iter().map(|planned| match planned.map(|()| answers.next()) {
-        Ok(Some(PartitionAnswer::Offset(found))) => Ok(found),
-        Ok(Some(PartitionAnswer::Failed(code))) | Err(code) => Err(code),
-        Ok(_) => Err(ErrorCode::UnknownServerError),
-    });
+    let offset = |answer| match answer {
+        PartitionAnswer::Offset(found) => Some(found),
+        _ => None,
+    };
+    let mut outcomes = calls.carry_out(shard, offset).await;
     let mut answered = BTreeSet::new();
     let topics = request
         .topics

@@ -11,7 +11,7 @@ use corelog_net::wire::{Encoder, ErrorCode, Wire};
 use corelog_storage::epochs::EpochEnd;
 use corelog_storage::ids::LeaderEpoch;
 
-use super::common::{checked_epoch, find_partition};
+use super::common::{PartitionCalls, checked_epoch, find_partition};
 use super::{ApiFailure, Operation, RequestContext, Resource, authorize};
 use crate::partition::call::{PartitionAnswer, PartitionCall};
 use crate::shard::Shard;
@@ -27,8 +27,7 @@ pub async fn handle(
     out: &mut Encoder,
 ) -> Result<(), ApiFailure> {
     let image = shard.image();
-    let mut calls = Vec::new();
-    let mut plan = Vec::new();
+    let mut calls = PartitionCalls::default();
     for topic in &request.topics {
         let allowed = authorize(context, Operation::Describe, Resource::Topic(topic.topic));
         for partition in &topic.partitions {
@@ -40,12 +39,15 @@ pub async fn handle(
                 current_epoch: checked_epoch(partition.current_leader_epoch),
                 epoch: LeaderEpoch(partition.leader_epoch),
             };
-            plan.push(found.map(|(key, _)| calls.push((key, call))));
+            calls.add(found.map(|(key, _)| (key, call)));
         }
     }
 
-    let mut answers = shard.call(calls).await.into_iter();
-    let mut outcomes = plan.into_iter().map(|planned| planned.map(|()| answers.next()));
+    let end = |answer| match answer {
+        PartitionAnswer::EpochEnd(end) => Some(end),
+        _ => None,
+    };
+    let mut outcomes = calls.carry_out(shard, end).await;
     let topics = request
         .topics
         .iter()
@@ -63,12 +65,8 @@ pub async fn handle(
     Ok(())
 }
 
-fn encode(partition: i32, outcome: Result<Option<PartitionAnswer>, ErrorCode>) -> EpochEndOffset {
-    let (end, error_code) = match outcome {
-        Ok(Some(PartitionAnswer::EpochEnd(end))) => (end, ErrorCode::None),
-        Ok(Some(PartitionAnswer::Failed(code))) | Err(code) => (EpochEnd::UNDEFINED, code),
-        Ok(_) => (EpochEnd::UNDEFINED, ErrorCode::UnknownServerError),
-    };
+fn encode(partition: i32, outcome: Result<EpochEnd, ErrorCode>) -> EpochEndOffset {
+    let (end, error_code) = outcome.map_or_else(|code| (EpochEnd::UNDEFINED, code), |end| (end, ErrorCode::None));
     EpochEndOffset { partition, error_code, leader_epoch: end.epoch.0, end_offset: end.end.0 }
 }
 
@@ -79,10 +77,10 @@ mod tests {
 
     #[test]
     fn an_epoch_that_the_log_knows_nothing_of_is_no_error() {
-        let encoded = encode(3, Ok(Some(PartitionAnswer::EpochEnd(EpochEnd::UNDEFINED))));
+        let encoded = encode(3, Ok(EpochEnd::UNDEFINED));
         assert_eq!((encoded.error_code, encoded.leader_epoch, encoded.end_offset), (ErrorCode::None, -1, -1));
         let end = EpochEnd { epoch: LeaderEpoch(2), end: Offset(40) };
-        let encoded = encode(3, Ok(Some(PartitionAnswer::EpochEnd(end))));
+        let encoded = encode(3, Ok(end));
         assert_eq!((encoded.partition, encoded.leader_epoch, encoded.end_offset), (3, 2, 40));
         assert_eq!(encode(3, Err(ErrorCode::FencedLeaderEpoch)).error_code, ErrorCode::FencedLeaderEpoch);
     }

@@ -27,6 +27,7 @@ mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
 mod produce_writer;
+mod topics_writer;
 
 pub use alter_configs::*;
 pub use api_versions::*;

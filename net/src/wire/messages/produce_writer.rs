@@ -1,7 +1,8 @@
 //! A Produce response written piece by piece.
 //!
-//! Holds: the order of its pieces, checked as they come. Never touches: the heap, but for the encoder's own buffer.
+//! Holds: what stands around its topics. Never touches: the heap, but for the encoder's own buffer.
 
+use super::topics_writer::TopicsWriter;
 use super::{NodeEndpoint, PartitionProduceResponse};
 use crate::wire::{ApiKey, Encoder, Uuid, Wire};
 
@@ -10,9 +11,7 @@ use crate::wire::{ApiKey, Encoder, Uuid, Wire};
 /// Counts come first on the wire and so must be known first; a count that isn't kept is a mistake of ours and panics.
 #[derive(Debug)]
 pub struct ProduceResponseWriter<'e> {
-    e: &'e mut Encoder,
-    topics_left: usize,
-    partitions_left: usize,
+    topics: TopicsWriter<'e>,
 }
 
 impl<'e> ProduceResponseWriter<'e> {
@@ -20,45 +19,24 @@ impl<'e> ProduceResponseWriter<'e> {
     pub fn begin(e: &'e mut Encoder, topics: usize) -> Self {
         let version = e.version();
         assert!(ApiKey::Produce.supports(version), "Produce has no version {version}");
-        e.long_len(Some(topics));
-        Self { e, topics_left: topics, partitions_left: 0 }
+        Self { topics: TopicsWriter::begin(e, topics) }
     }
 
     /// Starts a topic of `partitions` partitions. The version decides whether name or id is written.
     pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {
-        assert_eq!(self.partitions_left, 0, "the topic before {name:?} lacks partitions");
-        assert!(self.topics_left > 0, "topic {name:?} is one too many");
-        self.topics_left -= 1;
-        self.partitions_left = partitions;
-        self.e.enter("TopicProduceResponse.name");
-        if self.e.version() <= 12 {
-            name.encode(self.e);
-        } else {
-            topic_id.encode(self.e);
-        }
-        self.e.long_len(Some(partitions));
-        if partitions == 0 {
-            self.e.no_tagged_fields();
-        }
+        self.topics.topic("TopicProduceResponse.name", name, topic_id, partitions);
     }
 
     /// Writes a partition of the topic started last.
     pub fn partition(&mut self, partition: &PartitionProduceResponse<'_>) {
-        let index = partition.index;
-        assert!(self.partitions_left > 0, "partition {index} is one too many");
-        self.partitions_left -= 1;
-        partition.encode(self.e);
-        if self.partitions_left == 0 {
-            self.e.no_tagged_fields();
-        }
+        self.topics.partition(partition.index, partition);
     }
 
     /// Ends the body. `node_endpoints` tell where the leaders named in it are (version 10 on, KIP-951).
     pub fn end(self, throttle_time_ms: i32, node_endpoints: &[NodeEndpoint<'_>]) {
-        assert_eq!(self.partitions_left, 0, "the last topic lacks partitions");
-        assert_eq!(self.topics_left, 0, "the response lacks topics");
-        throttle_time_ms.encode(self.e);
+        let e = self.topics.end();
+        throttle_time_ms.encode(e);
         let since = 10;
-        super::write_node_endpoints(self.e, since, node_endpoints);
+        super::write_node_endpoints(e, since, node_endpoints);
     }
 }
