@@ -3,8 +3,8 @@
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, BatchHeader, BatchView, Records, TargetCodec};
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use corelog_storage::producers::{
-    CompletedTransaction, EndMarker, MarkerError, OpenTransaction, ProducerState, ProducerStateLimits, SequenceError,
-    Verdict, Verification,
+    CompletedTransaction, EndMarker, MarkerError, OpenTransaction, ProducerState, ProducerStateLimits,
+    SNAPSHOT_BYTES_PER_ENTRY, SequenceError, Verdict, Verification,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -364,7 +364,7 @@ fn an_end_marker_survives_its_record() {
 // ---- snapshots, truncation --------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_snapshot_keeps_everything_but_the_older_batches() {
+fn a_snapshot_keeps_everything() {
     let mut log = Log::new();
     for n in 0..3 {
         log.append(header(8, 1, n, 1));
@@ -375,10 +375,25 @@ fn a_snapshot_keeps_everything_but_the_older_batches() {
     assert_eq!(restored.state.end(), log.state.end());
     assert_eq!(restored.state.first_unstable(), Some(Offset(3)));
     assert_eq!(restored.state.get(PRODUCER), log.state.get(PRODUCER));
-    let duplicate = Verdict::Duplicate { base_offset: Offset(2), last_offset: Offset(2), timestamp: Timestamp(1000) };
-    assert_eq!(restored.check(&header(8, 1, 2, 1)), Ok(duplicate));
-    assert!(restored.check(&header(8, 1, 1, 1)).is_err());
+    for n in 0..3 {
+        let at = Offset(i64::from(n));
+        let duplicate = Verdict::Duplicate { base_offset: at, last_offset: at, timestamp: Timestamp(1000) };
+        assert_eq!(restored.check(&header(8, 1, n, 1)), Ok(duplicate), "batch {n}");
+    }
     assert_eq!(restored.state.snapshot(), log.state.snapshot());
+}
+
+/// Kafka puts each entry of a snapshot in the place of an earlier one with the same id.
+#[test]
+fn the_last_entry_of_a_producer_says_all_that_kafka_keeps() {
+    let mut log = Log::new();
+    for n in 0..7 {
+        log.append(header(8, 1, n, 1));
+    }
+    let bytes = log.state.snapshot();
+    assert_eq!(bytes.len(), 10 + 5 * SNAPSHOT_BYTES_PER_ENTRY, "the last five batches");
+    let last = bytes.len() - SNAPSHOT_BYTES_PER_ENTRY;
+    assert_eq!(bytes[last..last + 22], [&[0; 7][..], &[8, 0, 1], &[0, 0, 0, 6], &[0; 7], &[6]].concat());
 }
 
 #[test]

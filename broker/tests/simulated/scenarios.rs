@@ -8,6 +8,8 @@ use corelog_broker::start::node::Broken;
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::ReactorLimits;
 use corelog_reactor::sim::{DiskFault, SimWorld};
+use corelog_storage::batch::{BatchBuilder, TargetCodec};
+use corelog_storage::ids::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::client::{Connection, Gone, Trace};
 use super::node::{Boot, Setup, SimBroker};
@@ -32,6 +34,13 @@ impl Scene {
         let setup = Setup::random(&mut Random::new(seed), Broken::Nothing);
         assert!(matches!(broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
         Scene { world, broker, work }
+    }
+
+    /// The broker stops as asked, and starts again.
+    fn restart(&mut self) {
+        self.broker.stop();
+        let setup = Setup::random(&mut Random::new(1), Broken::Nothing);
+        assert!(matches!(self.broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
     }
 
     /// What a client does, to its end.
@@ -75,4 +84,34 @@ fn a_topic_made_on_a_full_disk_serves_once_there_is_space() {
     scene.world.run_for(Duration::from_secs(1));
     let after = scene.client(move |connection| ask(connection, id));
     assert_eq!(after, (ErrorCode::None, 0));
+}
+
+/// Seed 5029: all but the last of them were out of order, which ends a client's producer.
+#[test]
+fn batches_sent_again_after_a_stop_are_known_by_all_their_sequences() {
+    let mut scene = Scene::begin(5029);
+    let now = Timestamp(scene.work.reactor.unix_ms().0);
+    let send = move |connection: Connection, id, producer: (i64, i16)| async move {
+        let mut bases = Vec::new();
+        for nth in 0..5_i32 {
+            let builder = BatchBuilder::new(TargetCodec::None);
+            let mut builder = builder.producer(ProducerId(producer.0), ProducerEpoch(producer.1), Sequence(nth));
+            builder.append(now, None, Some(&nth.to_be_bytes()), &[]);
+            let place = Place { topic: "again".to_owned(), key: (id, 0) };
+            let batches = vec![(place, builder.build().expect("a batch"))];
+            let answer = requests::produce(&connection, 13, -1, &batches).expect("an answer to wait for");
+            let outcome = requests::produced(&answer.body().await?, 13, &batches)[0];
+            bases.push((outcome.error, outcome.base));
+        }
+        Ok(bases)
+    };
+    let (id, producer, first) = scene.client(move |connection| async move {
+        let (_, id) = requests::create_topic(&connection, "again", 1, &[]).await?;
+        let (_, producer, epoch) = requests::producer_id(&connection).await?;
+        Ok((id, (producer, epoch), send(connection, id, (producer, epoch)).await?))
+    });
+    assert_eq!(first, (0..5).map(|base| (ErrorCode::None, base)).collect::<Vec<_>>());
+    scene.restart();
+    let again = scene.client(move |connection| send(connection, id, producer));
+    assert_eq!(again, first);
 }

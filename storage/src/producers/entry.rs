@@ -115,6 +115,16 @@ impl ProducerEntry {
         self.last_timestamp = batch.timestamp;
     }
 
+    /// The same producer with these batches, oldest first, before its own.
+    pub(super) fn after(mut self, older: impl Iterator<Item = BatchMemory>) -> Self {
+        let (own, last_timestamp) = (std::mem::take(&mut self.batches), self.last_timestamp);
+        for batch in older.chain(own.into_iter().flatten()) {
+            self.remember(batch);
+        }
+        self.last_timestamp = last_timestamp;
+        self
+    }
+
     /// Whether the producer was idle for `idle_ms_max` or longer; never while its transaction is open.
     pub(super) const fn is_expired(&self, now: Timestamp, idle_ms_max: i64) -> bool {
         self.transaction_start.is_none() && now.0.saturating_sub(self.last_timestamp.0) >= idle_ms_max

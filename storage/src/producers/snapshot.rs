@@ -9,17 +9,22 @@
 //!                                                  | transaction start i64 }
 //! ```
 //!
-//! Numbers are big-endian; the CRC-32C covers everything behind it; -1 stands for "none". Only the last of the five batches is
-//! kept: after a restart a duplicate of an older one is out of order.
+//! Numbers are big-endian; the CRC-32C covers everything behind it; -1 stands for "none". Kafka writes one entry a producer, with
+//! its last batch: what it sends again after a restart is out of order then, unless it was the last. Here a producer has an entry
+//! for each batch that is remembered, oldest first. Kafka takes the last entry of a producer for the whole, which it is.
 
 use super::{BatchMemory, ProducerEntry};
 use crate::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// Bytes of one producer.
 pub const SNAPSHOT_BYTES_PER_ENTRY: usize = 8 + 2 + 4 + 8 + 4 + 8 + 4 + 8;
+/// Id and epoch: entries that have the same, one behind the other, are one producer's batches.
+const SAME_PRODUCER_BYTES: usize = 8 + 2;
 const VERSION: i16 = 1;
 const COVERED_FROM: usize = 2 + 4;
 const HEADER_BYTES: usize = COVERED_FROM + 4;
+
+type Entry = [u8; SNAPSHOT_BYTES_PER_ENTRY];
 
 /// Why bytes are no snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,24 +57,20 @@ pub enum SnapshotError {
 
 /// The bytes of a snapshot of these producers.
 #[must_use]
-pub fn encode_snapshot<'a>(producers: impl ExactSizeIterator<Item = &'a ProducerEntry>) -> Vec<u8> {
-    let count = producers.len();
+pub fn encode_snapshot<'a>(producers: impl Iterator<Item = &'a ProducerEntry> + Clone) -> Vec<u8> {
+    let entries_of = |producer: &ProducerEntry| producer.batches().count().max(1);
+    let count: usize = producers.clone().map(entries_of).sum();
     let mut out = Vec::with_capacity(HEADER_BYTES + count * SNAPSHOT_BYTES_PER_ENTRY);
     out.extend_from_slice(&VERSION.to_be_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(count as i32).to_be_bytes());
     for producer in producers {
-        let start = out.len();
-        out.extend_from_slice(&producer.producer_id.0.to_be_bytes());
-        out.extend_from_slice(&producer.epoch.0.to_be_bytes());
-        out.extend_from_slice(&producer.last_sequence().0.to_be_bytes());
-        out.extend_from_slice(&producer.last_offset().0.to_be_bytes());
-        out.extend_from_slice(&producer.last_batch().map_or(0, |batch| batch.offset_delta).to_be_bytes());
-        out.extend_from_slice(&producer.last_timestamp.0.to_be_bytes());
-        out.extend_from_slice(&producer.coordinator_epoch.to_be_bytes());
-        out.extend_from_slice(&producer.transaction_start.unwrap_or(Offset::NONE).0.to_be_bytes());
-        let bytes = out.len() - start;
-        assert!(bytes == SNAPSHOT_BYTES_PER_ENTRY, "a snapshot entry of {bytes} bytes");
+        let older = entries_of(producer) - 1;
+        for batch in producer.batches().take(older) {
+            encode_entry(&mut out, producer, Some(batch), batch.timestamp);
+        }
+        // A marker may have come behind the last batch: the producer's own time.
+        encode_entry(&mut out, producer, producer.last_batch(), producer.last_timestamp);
     }
     let crc = crc32c::crc32c(out.get(COVERED_FROM..).unwrap_or_default());
     if let Some(slot) = out.get_mut(2..).and_then(|rest| rest.first_chunk_mut()) {
@@ -78,11 +79,25 @@ pub fn encode_snapshot<'a>(producers: impl ExactSizeIterator<Item = &'a Producer
     out
 }
 
-/// The producers of a snapshot, one by one.
+fn encode_entry(out: &mut Vec<u8>, producer: &ProducerEntry, batch: Option<&BatchMemory>, timestamp: Timestamp) {
+    let start = out.len();
+    out.extend_from_slice(&producer.producer_id.0.to_be_bytes());
+    out.extend_from_slice(&producer.epoch.0.to_be_bytes());
+    out.extend_from_slice(&batch.map_or(Sequence::NONE, |batch| batch.last_sequence).0.to_be_bytes());
+    out.extend_from_slice(&batch.map_or(Offset::NONE, |batch| batch.last_offset).0.to_be_bytes());
+    out.extend_from_slice(&batch.map_or(0, |batch| batch.offset_delta).to_be_bytes());
+    out.extend_from_slice(&timestamp.0.to_be_bytes());
+    out.extend_from_slice(&producer.coordinator_epoch.to_be_bytes());
+    out.extend_from_slice(&producer.transaction_start.unwrap_or(Offset::NONE).0.to_be_bytes());
+    let bytes = out.len() - start;
+    assert!(bytes == SNAPSHOT_BYTES_PER_ENTRY, "a snapshot entry of {bytes} bytes");
+}
+
+/// The producers of a snapshot, one by one. Of two with the same id the later one counts, as in Kafka.
 ///
 /// # Errors
 /// When version, length or CRC are wrong. Nothing is allocated, whatever the file says.
-pub fn decode_snapshot(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = ProducerEntry>, SnapshotError> {
+pub fn decode_snapshot(bytes: &[u8]) -> Result<impl Iterator<Item = ProducerEntry>, SnapshotError> {
     let too_short = SnapshotError::Length { bytes: bytes.len(), count: -1, expected: HEADER_BYTES };
     let mut reader = Reader(bytes);
     let version = i16::from_be_bytes(reader.take().ok_or(too_short)?);
@@ -103,10 +118,14 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = Pro
         return Err(SnapshotError::Length { bytes: bytes.len(), count, expected: expected.unwrap_or(0) });
     }
     let (entries, _) = reader.0.as_chunks::<SNAPSHOT_BYTES_PER_ENTRY>();
-    Ok(entries.iter().map(decode_entry))
+    let same_producer = |one: &Entry, next: &Entry| one[..SAME_PRODUCER_BYTES] == next[..SAME_PRODUCER_BYTES];
+    Ok(entries.chunk_by(same_producer).filter_map(|entries| {
+        let (last, older) = entries.split_last()?;
+        Some(decode_entry(last).after(older.iter().filter_map(|entry| decode_entry(entry).last_batch().copied())))
+    }))
 }
 
-fn decode_entry(bytes: &[u8; SNAPSHOT_BYTES_PER_ENTRY]) -> ProducerEntry {
+fn decode_entry(bytes: &Entry) -> ProducerEntry {
     let mut reader = Reader(bytes);
     let mut entry = ProducerEntry::new(ProducerId(i64::from_be_bytes(reader.field())));
     entry.epoch = ProducerEpoch(i16::from_be_bytes(reader.field()));
