@@ -135,6 +135,9 @@ pub enum Command {
         #[arg(long)]
         json: Option<PathBuf>,
     },
+    /// Sends bytes to each that connects: what `compare` sets tail fetches against.
+    #[command(hide = true)]
+    PlainSender,
     /// The same workloads against two brokers in turn: medians, spread and ratios.
     Compare(Compare),
     /// Overlay the results of several runs in one page.
@@ -257,6 +260,9 @@ pub struct Run {
     /// Seconds before that.
     #[arg(long, default_value_t = 3.0)]
     pub warm_up: f64,
+    /// Count until this much was produced, such as 30GiB, instead of for --duration.
+    #[arg(long, value_parser = total_bytes)]
+    pub total: Option<u64>,
     /// Pin the generator to this core.
     #[arg(long)]
     pub core: Option<usize>,
@@ -361,18 +367,25 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// A number of bytes: 1024, 16KiB, 2MiB.
+/// A number of bytes that fits a request: 1024, 16KiB, 2MiB.
 pub fn bytes(text: &str) -> Result<usize, String> {
+    let bytes = total_bytes(text)?;
+    i32::try_from(bytes).map(|bytes| bytes as usize).map_err(|_| "at most 2147483647 bytes".into())
+}
+
+/// Any number of bytes.
+fn total_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
         _ => return Err("bytes, such as 1024, 16KiB or 2MiB".into()),
     };
-    let number: usize = digits.parse().map_err(|_| "bytes, such as 1024, 16KiB or 2MiB")?;
-    number.checked_mul(unit).filter(|bytes| *bytes <= i32::MAX as usize).ok_or("at most 2147483647 bytes".into())
+    let number: u64 = digits.parse().map_err(|_| "bytes, such as 1024, 16KiB or 2MiB")?;
+    number.checked_mul(unit).ok_or("fewer bytes".into())
 }
 
 fn bytes_range(text: &str) -> Result<(usize, usize), String> {
@@ -398,6 +411,7 @@ mod tests {
     #[test]
     fn bytes_take_binary_units_and_nothing_else() {
         assert_eq!((bytes("1024"), bytes("16KiB"), bytes("2m")), (Ok(1024), Ok(16384), Ok(2 << 20)));
+        assert_eq!(total_bytes("30GiB"), Ok(30 << 30));
         for bad in ["", "x", "-1", "16 KiB", "9999GiB", "1.5MiB"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }

@@ -52,6 +52,7 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
             ramp(job("produce", &target, Some(produce), None, &run), p99_ms, precision, load.arrivals, &run)
         }
         Command::Disk { folder, mib, seconds, json } => disk::run(&folder, mib, seconds, json.as_deref()),
+        Command::PlainSender => compare::plain_send::serve(),
         Command::Compare(options) => compare::run(&options),
         Command::Report { results, html } => report(&results, &html),
     }
@@ -113,6 +114,7 @@ fn job(
     run: &Run,
 ) -> Job {
     let workload = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let produce_only = kind == "produce";
     Job {
         kind,
         broker: run.name.clone().unwrap_or_else(|| target.bootstrap.clone()),
@@ -129,6 +131,7 @@ fn job(
         consume,
         warm_up: Duration::from_secs_f64(run.warm_up.max(0.0)),
         duration: Duration::from_secs_f64(run.duration),
+        produce_bytes: run.total.filter(|_| produce_only),
         broker_pid: run.broker_pid.or_else(|| listener_of(&target.bootstrap)),
     }
 }

@@ -11,7 +11,9 @@
 //! its own, deleted afterwards. Both brokers live all the time on the same cores; the one that is not measured idles.
 
 pub mod host;
+pub mod limit;
 pub mod peer;
+pub mod plain_send;
 pub mod record;
 pub mod workloads;
 
@@ -84,7 +86,9 @@ fn measure(
         let rate = rate(reactor, options, peers, workload)?;
         let at = rate.map(|rate| format!(", {rate:.0} records/s")).unwrap_or_default();
         println!("\n{}: {}{at}", workload.name, workload.about);
-        for round in 0..options.rounds.max(1) {
+        for round in 0..workload.rounds.unwrap_or(options.rounds).max(1) {
+            let limits = limit::measure(reactor, options, &workload.limits)?;
+            comparison.add_limits(workload.name, &limits);
             let order: [usize; 2] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for which in order {
                 let peer = &peers[which];
@@ -172,6 +176,7 @@ fn one(
         consume: workload.consume.clone(),
         warm_up: Duration::from_secs_f64(lead_in),
         duration: Duration::from_secs_f64(seconds),
+        produce_bytes: workload.produce_bytes,
         broker_pid: peer.pid,
     };
     let outcome = perform(reactor, &job, options.quiet)?;
@@ -199,6 +204,7 @@ fn fill(reactor: &Reactor, peer: &Peer, workload: &Workload, target: &TargetSpec
         consume: None,
         warm_up: Duration::ZERO,
         duration: Duration::from_secs_f64(workload.prefill_bytes as f64 / per_second),
+        produce_bytes: None,
         broker_pid: None,
     };
     match perform(reactor, &job, true)?.error {

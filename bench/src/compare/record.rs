@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use super::host;
+use super::limit::{Limit, Measured};
 use super::peer::Peer;
 use super::workloads::Workload;
 use crate::cli::Compare;
@@ -58,6 +59,8 @@ pub struct Comparison {
     host: String,
     /// By workload, then peer.
     pub cells: Vec<Cell>,
+    /// By workload and limit, one figure a round.
+    limits: Vec<(&'static str, Limit, Vec<Measured>)>,
     /// Whether the verifying run was clean.
     pub verified: [bool; 2],
 }
@@ -75,17 +78,34 @@ impl Cell {
         order.get(order.len() / 2).copied()
     }
 
-    /// Median, lowest and highest of a figure.
-    fn figure(&self, figure: &Figure) -> Option<(f64, f64, f64)> {
-        let mut values: Vec<f64> =
-            self.results.iter().filter_map(figure.of).filter(|value| value.is_finite()).collect();
+    fn figure(&self, figure: &Figure) -> Option<Spread> {
+        Spread::of(self.results.iter().filter_map(figure.of))
+    }
+}
+
+/// The rounds of one figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let middle = values.len() / 2;
         let median = match values.len() % 2 {
             0 => f64::midpoint(*values.get(middle.checked_sub(1)?)?, *values.get(middle)?),
             _ => *values.get(middle)?,
         };
-        Some((median, *values.first()?, *values.last()?))
+        Some(Self { median, low: *values.first()?, high: *values.last()? })
+    }
+
+    fn show(self, digits: usize) -> String {
+        let Self { median, low, high } = self;
+        format!("{median:.digits$} ({low:.digits$} – {high:.digits$})")
     }
 }
 
@@ -101,6 +121,7 @@ impl Comparison {
             warm_up: options.warm_up,
             host: host::describe(&options.work),
             cells: Vec::new(),
+            limits: Vec::new(),
             verified: [false; 2],
         }
     }
@@ -113,6 +134,16 @@ impl Comparison {
             None => {
                 let (name, about) = (workload.name, workload.about);
                 self.cells.push(Cell { workload: name, about, rate, peer, results: vec![result] });
+            }
+        }
+    }
+
+    /// Adds a round's limits of a workload.
+    pub fn add_limits(&mut self, workload: &'static str, measured: &[(Limit, Measured)]) {
+        for &(limit, figures) in measured {
+            match self.limits.iter_mut().find(|(name, known, _)| *name == workload && *known == limit) {
+                Some((_, _, rounds)) => rounds.push(figures),
+                None => self.limits.push((workload, limit, vec![figures])),
             }
         }
     }
@@ -147,17 +178,36 @@ impl Comparison {
             if a.is_none() && b.is_none() {
                 continue;
             }
-            let show = |value: Option<(f64, f64, f64)>| {
-                let digits = figure.digits;
-                value.map_or("–".into(), |(median, low, high)| {
-                    format!("{median:.digits$} ({low:.digits$} – {high:.digits$})")
-                })
-            };
+            let show = |value: Option<Spread>| value.map_or("–".into(), |value| value.show(figure.digits));
             let ratio = match (a, b) {
-                (Some((a, ..)), Some((b, ..))) if b != 0.0 => format!("{:.3}", a / b),
+                (Some(a), Some(b)) if b.median != 0.0 => format!("{:.3}", a.median / b.median),
                 _ => "–".into(),
             };
             rows.push([figure.name.to_owned(), show(a), show(b), ratio]);
+        }
+        rows.extend(self.limit_rows(workload));
+        rows
+    }
+
+    /// Each limit of a workload, and what share of it each broker reaches.
+    fn limit_rows(&self, workload: &str) -> Vec<[String; 4]> {
+        let (one, two) = self.pair(workload);
+        let cells = [one, two];
+        let mut rows = Vec::new();
+        for (_, limit, rounds) in self.limits.iter().filter(|(name, ..)| *name == workload) {
+            let mut row =
+                |unit: &str, digits, of: fn(&Measured) -> Option<f64>, ours: fn(&RunResult) -> Option<f64>| {
+                    let Some(limit_is) = Spread::of(rounds.iter().filter_map(of)) else { return };
+                    let share = |cell: Option<&Cell>| {
+                        let ours = Spread::of(cell?.results.iter().filter_map(ours))?;
+                        (limit_is.median > 0.0).then(|| format!("× {:.3}", ours.median / limit_is.median))
+                    };
+                    let name = format!("{unit} of {}: {}", limit.about(), limit_is.show(digits));
+                    let [a, b] = cells.map(|cell| share(cell).unwrap_or("–".into()));
+                    rows.push([name, a, b, String::new()]);
+                };
+            row("MB/s", 0, |measured| Some(measured.mb_per_s), |result| Some(result.mb_per_s()));
+            row("CPU s/GB", 3, |measured| measured.cpu_s_per_gb, RunResult::broker_cpu_s_per_gb);
         }
         rows
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use corelog_storage::batch::Compression;
 
+use super::limit::Limit;
 use crate::load::run::{ConsumeSpec, ProduceSpec, Start};
 use crate::load::schedule::Pace;
 use crate::payload::spec::{RecordSpec, ValueSource};
@@ -40,6 +41,12 @@ pub struct Workload {
     pub speed: Speed,
     /// For runs that only consume: bytes to produce first.
     pub prefill_bytes: u64,
+    /// Produces this much, instead of for the comparison's seconds.
+    pub produce_bytes: Option<u64>,
+    /// Rounds, if not the comparison's.
+    pub rounds: Option<usize>,
+    /// What the machine allows: measured beside it in each round.
+    pub limits: Vec<Limit>,
 }
 
 const KIB: usize = 1024;
@@ -53,13 +60,31 @@ pub fn standard() -> Vec<Workload> {
         ("bulk-1m-16", "1 KiB records, 1 MiB batches, 16 partitions", 1008, 16),
     ] {
         let produce = ProduceSpec { connections: 8, in_flight: 4, ..produce(1024, batch * KIB) };
-        all.push(Workload { name, about, partitions, produce, ..base() });
+        let limits = disk_limits();
+        all.push(Workload { name, about, partitions, produce, limits, ..base() });
     }
+    all.push(Workload {
+        name: "sustained",
+        about: "30 GB without a pause: 1 KiB records, 256 KiB batches, 16 partitions",
+        partitions: 16,
+        produce: ProduceSpec { connections: 8, in_flight: 4, ..produce(1024, 256 * KIB) },
+        produce_bytes: Some(30_000_000_000),
+        rounds: Some(1),
+        limits: disk_limits(),
+        ..base()
+    });
     all.push(Workload {
         name: "small",
         about: "one 1 KiB record a request, 64 connections with 1 request open each, 16 partitions",
         partitions: 16,
         produce: ProduceSpec { connections: 64, in_flight: 1, ..produce(1024, 1) },
+        ..base()
+    });
+    all.push(Workload {
+        name: "cross-core",
+        about: "one 1 KiB record a request, 1 connection with 16 requests open, 16 partitions",
+        partitions: 16,
+        produce: ProduceSpec { connections: 1, in_flight: 16, ..produce(1024, 1) },
         ..base()
     });
     all.push(Workload {
@@ -70,16 +95,26 @@ pub fn standard() -> Vec<Workload> {
         speed: Speed::ShareOfSecond(0.5),
         ..base()
     });
-    for (name, about, groups) in
-        [("tail-1", "tail fetch, 1 consumer", 1), ("tail-8", "tail fetch, 8 consumers that each read all", 8)]
-    {
+    let reads = ConsumeSpec { again: true, until_end: true, ..ConsumeSpec::new(Start::Earliest) };
+    let small = ConsumeSpec { max_bytes: 64 << 10, ..reads.clone() };
+    for (name, about, consume) in [
+        ("tail-1", "tail fetch, 1 consumer", reads.clone()),
+        ("tail-8", "tail fetch, 8 consumers that each read all", ConsumeSpec { groups: 8, ..reads }),
+        ("tail-1-64k", "tail fetch of at most 64 KiB, 1 consumer", small.clone()),
+        (
+            "tail-8-64k",
+            "tail fetch of at most 64 KiB, 8 consumers that each read all",
+            ConsumeSpec { groups: 8, ..small },
+        ),
+    ] {
         all.push(Workload {
             name,
             about,
             kind: "consume",
             partitions: 8,
             produce: ProduceSpec { connections: 8, in_flight: 4, ..produce(1024, 64 * KIB) },
-            consume: Some(ConsumeSpec { groups, again: true, until_end: true, ..ConsumeSpec::new(Start::Earliest) }),
+            limits: vec![Limit::PlainSend(consume.groups)],
+            consume: Some(consume),
             prefill_bytes: 48 << 20,
             ..base()
         });
@@ -126,7 +161,14 @@ fn base() -> Workload {
         consume: None,
         speed: Speed::Unlimited,
         prefill_bytes: 0,
+        produce_bytes: None,
+        rounds: None,
+        limits: Vec::new(),
     }
+}
+
+fn disk_limits() -> Vec<Limit> {
+    vec![Limit::DurableWrites, Limit::DurableWritesOnFreshSpace]
 }
 
 const fn produce(record_bytes: usize, batch_bytes: usize) -> ProduceSpec {

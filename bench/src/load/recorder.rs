@@ -124,6 +124,11 @@ impl Recorder {
         self.totals.1
     }
 
+    /// Bytes so far, within the window.
+    pub const fn bytes(&self) -> u64 {
+        self.totals.2
+    }
+
     /// The histogram that latencies are reported from: from due times where there were any.
     pub const fn reported(&self) -> &Latency {
         if self.has_due { &self.latency } else { &self.service }

@@ -158,6 +158,8 @@ pub struct Job {
     pub warm_up: Duration,
     /// Seconds that count.
     pub duration: Duration,
+    /// Counts until this many bytes were produced instead, however long that takes.
+    pub produce_bytes: Option<u64>,
     /// The broker's process, for its CPU and memory.
     pub broker_pid: Option<u32>,
 }
@@ -229,8 +231,12 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     let start_ns = now_ns() + lead.as_nanos() as u64;
     let from_ns = start_ns + job.warm_up.as_nanos() as u64;
     let mut window = Window { from_ns, to_ns: from_ns + job.duration.as_nanos() as u64 };
+    let open_end = reads_to_the_end || job.produce_bytes.is_some();
     if reads_to_the_end {
-        window = Window { from_ns: start_ns, to_ns: u64::MAX };
+        window.from_ns = start_ns;
+    }
+    if open_end {
+        window.to_ns = u64::MAX;
     }
     let started_unix_ms = unix_ms();
     let recorder = || Ok::<_, BenchError>(Rc::new(RefCell::new(Recorder::new(window, started_unix_ms)?)));
@@ -251,14 +257,19 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
 
     // ---- warm-up, then the seconds that count ----
     let mut run = Seconds { reactor, window, control: &control, producing: &producing, consuming: &consuming };
-    run.pass(window.from_ns, &produced, &consumed, false, progress).await;
+    run.pass(window.from_ns, &produced, &consumed, End::Time, progress).await;
     let own = std::process::id();
     let sample = |pid: u32| Sample::take(pid);
     let before = (job.broker_pid.and_then(sample), sample(own));
-    run.pass(window.to_ns, &produced, &consumed, reads_to_the_end, progress).await;
+    let end = match job.produce_bytes {
+        _ if reads_to_the_end => End::Read,
+        Some(bytes) => End::Produced(bytes),
+        None => End::Time,
+    };
+    run.pass(window.to_ns, &produced, &consumed, end, progress).await;
     let after = (job.broker_pid.and_then(sample), sample(own));
     let ended_ns = now_ns().min(window.to_ns);
-    if reads_to_the_end || control.has_failed() {
+    if open_end || control.has_failed() {
         produced.borrow_mut().end_at(ended_ns);
         consumed.borrow_mut().end_at(ended_ns);
     }
@@ -329,6 +340,17 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     })
 }
 
+/// What ends a part of a run, besides its last moment and a failure.
+#[derive(Clone, Copy)]
+enum End {
+    /// Nothing.
+    Time,
+    /// Every reader is at its end.
+    Read,
+    /// So many bytes were produced.
+    Produced(u64),
+}
+
 /// Lets seconds pass.
 struct Seconds<'a> {
     reactor: &'a Reactor,
@@ -339,22 +361,29 @@ struct Seconds<'a> {
 }
 
 impl Seconds<'_> {
-    /// Until `until_ns`, a failure, or (with `to_the_end`) until every reader is at its end.
+    /// Until `until_ns`, a failure, or what `end` says.
     async fn pass(
         &mut self,
         until_ns: u64,
         produced: &RefCell<Recorder>,
         consumed: &RefCell<Recorder>,
-        to_the_end: bool,
+        end: End,
         progress: &mut dyn FnMut(Progress<'_>),
     ) {
         let counts = until_ns > self.window.from_ns;
         let mut next = now_ns() + 1_000_000_000;
         loop {
-            let step = if to_the_end { now_ns() + DRAIN_LOOK.as_nanos() as u64 } else { next };
+            let step = match end {
+                End::Time => next,
+                End::Read | End::Produced(_) => now_ns() + DRAIN_LOOK.as_nanos() as u64,
+            };
             self.reactor.sleep_until(Monotonic::from_nanos(step.min(next).min(until_ns))).await;
             let now = now_ns();
-            let finished = to_the_end && self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0);
+            let finished = match end {
+                End::Time => false,
+                End::Read => self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0),
+                End::Produced(bytes) => produced.borrow().bytes() >= bytes,
+            };
             let over = now >= until_ns || self.control.has_failed() || finished;
             if now < next && !over {
                 continue;
