@@ -182,13 +182,27 @@ impl FileLog {
     /// Puts a log file with these entries in place of the present one; returns the path of the old one, if that is
     /// another.
     async fn replace_log(&mut self, kept: Vec<Entry>) -> io::Result<Option<PathBuf>> {
+        let written = self.write_log(&kept).await?;
+        self.put_log(written, kept).await
+    }
+
+    /// Writes a log file with these entries beside the present one: where it is, where it belongs, where it ends.
+    async fn write_log(&self, kept: &[Entry]) -> io::Result<(PathBuf, PathBuf, u64)> {
         let path = self.dir.join(files::log_name(self.first_index()));
         let mut bytes = Vec::new();
         if !kept.is_empty() {
-            frame::put_frame(&mut bytes, &kept);
+            frame::put_frame(&mut bytes, kept);
         }
         let end = bytes.len() as u64;
-        let tmp = write_tmp(&self.reactor, &path, bytes).await?;
+        Ok((write_tmp(&self.reactor, &path, bytes).await?, path, end))
+    }
+
+    /// Puts what [`write_log`](Self::write_log) wrote in place. If that fails, it is not known which of the two is the log.
+    async fn put_log(
+        &mut self,
+        (tmp, path, end): (PathBuf, PathBuf, u64),
+        kept: Vec<Entry>,
+    ) -> io::Result<Option<PathBuf>> {
         files::publish(&self.reactor, &tmp, &path).await?;
         let file = self.reactor.open(&path, OpenHow::write()).await?;
         let old = std::mem::replace(&mut self.log, LogFile { path: path.clone(), file, end });
@@ -371,9 +385,23 @@ impl MetadataLog for FileLog {
         let tmp = self.or_no_space(tmp, "write a snapshot")?;
         drop(bytes);
         files::publish(&self.reactor, &tmp, &path).await.map_err(failed("put a snapshot in place"))?;
+        // From here on the snapshot counts, whatever becomes of the log.
+        let ahead = meta.index > self.last_index();
         self.snapshot = Some(meta);
-        let kept: Vec<Entry> = self.entries.drain(..).filter(|entry| entry.index > meta.index).collect();
-        let old_log = self.replace_log(kept).await.map_err(failed("start the log behind a snapshot"))?;
+        self.entries.retain(|entry| entry.index > meta.index);
+        self.entries_bytes = bytes_of(&self.entries);
+        let old_log = match self.write_log(&self.entries).await {
+            Ok(written) => {
+                let put = self.put_log(written, self.entries.clone()).await;
+                put.map_err(failed("start the log behind a snapshot"))?
+            }
+            // The old log goes on, with entries that nobody reads any more at its start, until the next snapshot.
+            Err(error) if is_no_space(&error) && !ahead => {
+                warn!(path = %self.log.path.display(), %error, "no room to start the log anew behind a snapshot: it goes on");
+                None
+            }
+            Err(error) => return Err(failed("write the log behind a snapshot")(error)),
+        };
         let old_snapshot = old.map(|old| self.dir.join(files::snapshot_name(old)));
         self.drop_old(old_log.into_iter().chain(old_snapshot)).await;
         self.broken = false;

@@ -313,6 +313,33 @@ fn rot_in_the_middle_of_the_log_keeps_it_from_opening_and_changes_nothing() {
     assert_eq!(sim.held().last(), 4);
 }
 
+/// Simulated seed 10539: the snapshot was in place, but the entries before it counted on. The next snapshot was one of the
+/// same entry, which the broker took for its own mistake and ended.
+#[test]
+fn a_snapshot_counts_although_the_log_behind_it_cannot_be_made() {
+    for (errno, goes_on) in [(libc::ENOSPC, true), (libc::EIO, false)] {
+        let sim = prepared();
+        let disk = sim.world.disk(sim.node);
+        disk.set_fault(move |op| {
+            let hit = op.kind.is_write() && op.path.to_string_lossy().ends_with("5.tmp");
+            hit.then_some(DiskFault::Errno(errno))
+        });
+        sim.run(async move |reactor| {
+            let opened = FileLog::open(&reactor, Path::new(DATA), None).await;
+            let Ok(OpenedLog { mut log, .. }) = opened else { panic!("{opened:?}") };
+            let saved = log.save_snapshot(SnapshotMeta { index: 4, term: 1 }, b"four".to_vec()).await;
+            assert_eq!(saved.is_ok(), goes_on, "{saved:?}");
+            assert_eq!((log.last_index(), log.entries().len(), log.bytes_since_snapshot()), (4, 0, 0));
+            let appended = log.append(vec![Entry { index: 5, term: 1, bytes: vec![5; 100] }]).await;
+            assert_eq!(appended.is_ok(), goes_on, "{appended:?}");
+        });
+        disk.clear_fault();
+        let held = sim.held();
+        assert_eq!(held.snapshot, Some((SnapshotMeta { index: 4, term: 1 }, b"four".to_vec())));
+        assert_eq!(held.entries.iter().map(|entry| entry.index).collect::<Vec<_>>(), [5].repeat(usize::from(goes_on)));
+    }
+}
+
 /// What opening it says, in words.
 fn refusal(sim: &Sim) -> String {
     match sim.open() {
