@@ -45,19 +45,23 @@ async fn make(work: &Rc<Work>, connection: &Connection, name: &str, random: &mut
     let (error, id) = requests::create_topic(connection, name, partitions, &configs).await?;
     match error {
         ErrorCode::None => work.model.borrow_mut().created(name, id, partitions),
-        error => {
-            // Refused: it is not there, in this life or the next.
-            assert!(is_refusal(work, error), "creating {name} was answered with {}", error.name());
+        // It is not there, in this life or the next.
+        error if is_refused(work, "creating", name, error) => {
             work.model.borrow_mut().topics.insert(name.to_owned(), Topic::Absent);
         }
+        _ => {}
     }
     Ok(())
 }
 
-/// Whether an error means that the change was not made.
-fn is_refusal(work: &Work, error: ErrorCode) -> bool {
-    work.may_refuse.get()
-        && matches!(error, ErrorCode::KafkaStorageError | ErrorCode::NotController | ErrorCode::NotLeaderOrFollower)
+/// Whether a change that was answered with an error is not made, for certain. A write that a bad disk reported as failed may
+/// have reached it all the same: what it says is in force from the next start on, or never. Panics if the error is none
+/// that may happen now.
+fn is_refused(work: &Work, what: &str, name: &str, error: ErrorCode) -> bool {
+    let is_storage = error == ErrorCode::KafkaStorageError;
+    let is_refusal = is_storage || matches!(error, ErrorCode::NotController | ErrorCode::NotLeaderOrFollower);
+    assert!(work.may_refuse.get() && is_refusal, "{what} {name} was answered with {}", error.name());
+    !(is_storage && work.is_disk_bad.get())
 }
 
 /// Whether a topic is there, or may be: a change that was not answered may still be on its way in this life.
@@ -87,13 +91,12 @@ pub async fn administer(work: Rc<Work>, connection: Connection, random: Rc<RefCe
 async fn delete(work: &Rc<Work>, connection: &Connection) -> Result<(), Gone> {
     let now = |topic| work.model.borrow_mut().topics.insert(CHURN.to_owned(), topic);
     let Some(before) = now(Topic::Unknown) else { return Ok(()) };
-    match requests::delete_topic(connection, CHURN).await? {
-        ErrorCode::None => drop(now(Topic::Absent)),
-        error => {
-            assert!(is_refusal(work, error), "deleting {CHURN} was answered with {}", error.name());
-            now(before);
-        }
-    }
+    let after = match requests::delete_topic(connection, CHURN).await? {
+        ErrorCode::None => Topic::Absent,
+        error if is_refused(work, "deleting", CHURN, error) => before,
+        _ => Topic::Unknown,
+    };
+    now(after);
     Ok(())
 }
 
@@ -111,10 +114,8 @@ async fn grow(work: &Rc<Work>, connection: &Connection, name: &str) -> Result<()
     now(Some(count), partitions);
     match requests::create_partitions(connection, name, count).await? {
         ErrorCode::None => now(None, count),
-        error => {
-            assert!(is_refusal(work, error), "growing {name} was answered with {}", error.name());
-            now(None, partitions);
-        }
+        error if is_refused(work, "growing", name, error) => now(None, partitions),
+        _ => {}
     }
     Ok(())
 }
@@ -129,14 +130,10 @@ async fn configure(work: &Rc<Work>, connection: &Connection, name: &str, random:
     let before = || [CONFIG_DEFAULT.to_owned()].into();
     work.model.borrow_mut().configs.entry(name.to_owned()).or_insert_with(before).insert(value.clone());
     let error = requests::set_config(connection, name, CONFIG, &value).await?;
-    let mut model = work.model.borrow_mut();
-    let values = model.configs.entry(name.to_owned()).or_default();
-    if error == ErrorCode::None {
-        values.retain(|other| *other == value);
-    } else {
-        values.remove(&value);
-        drop(model);
-        assert!(is_refusal(work, error), "configuring {name} was answered with {}", error.name());
+    let is_done = error == ErrorCode::None;
+    if is_done || is_refused(work, "configuring", name, error) {
+        let mut model = work.model.borrow_mut();
+        model.configs.entry(name.to_owned()).or_default().retain(|other| (*other == value) == is_done);
     }
     Ok(())
 }
@@ -219,7 +216,20 @@ pub async fn verify(
     let keys = work.model.borrow().keys();
     for (topic, key) in keys {
         let bytes_max = [1, 5_000, 1 << 20][random.below(3) as usize];
-        read_whole(work, connection, &Place { topic, key }, bytes_max).await?;
+        let place = Place { topic, key };
+        let end = read_whole(work, connection, &place, bytes_max).await?;
+        ask_epochs(work, connection, &place, end).await?;
+    }
+    // Metadata can be changed, whatever happened before.
+    configure(work, connection, STABLE[random.below(2) as usize], random).await
+}
+
+/// Asks where each leader epoch of a log ends, whose end is `end`.
+async fn ask_epochs(work: &Rc<Work>, connection: &Connection, place: &Place, end: i64) -> Result<(), Gone> {
+    let ends = work.model.borrow_mut().partition(place.key).epoch_ends(end);
+    for (epoch, end) in ends {
+        let found = requests::epoch_end(connection, place, epoch).await?;
+        assert_eq!(found, (ErrorCode::None, epoch, end), "the end of epoch {epoch} of {place:?}");
     }
     Ok(())
 }

@@ -85,6 +85,7 @@ impl Run {
         println!("  life {life}: {trouble:?}, from {:?}", self.world.now());
         self.work.is_ending.set(false);
         self.work.may_refuse.set(matches!(trouble, Trouble::FullDisk | Trouble::BadDisk));
+        self.work.is_disk_bad.set(trouble == Trouble::BadDisk);
         self.start_workers();
         let slices = 1 + self.random.below(12);
         let longest = [2_000, 20_000, 100_000][self.random.below(3) as usize];
@@ -239,6 +240,7 @@ impl Run {
         self.wait_for_workers();
         // What found no space is tried again twice a second.
         self.world.run_for(Duration::from_secs(2));
+        self.work.may_refuse.set(false);
         self.verify(false);
     }
 

@@ -81,6 +81,7 @@ pub struct Model {
     partitions: BTreeMap<Key, PartitionModel>,
     pub topics: BTreeMap<String, Topic>,
     ids: BTreeSet<Uuid>,
+    producer_ids: BTreeSet<i64>,
     /// Acknowledged values of a topic's `retention.ms`; several while an answer is missing.
     pub configs: BTreeMap<String, BTreeSet<String>>,
     /// The largest segment of a topic, and so its largest batch.
@@ -116,6 +117,11 @@ impl Model {
         assert!(self.ids.insert(id), "topic {name} has the id {id} of an earlier topic");
         self.topics.insert(name.to_owned(), Topic::Present { id, partitions, growing: None });
         self.checked.topics += 1;
+    }
+
+    /// A producer was given its id: a new one.
+    pub fn producer(&mut self, id: i64) {
+        assert!(self.producer_ids.insert(id), "producer id {id} was given to another one before");
     }
 
     /// The partitions that are known to be there.
@@ -285,6 +291,21 @@ impl PartitionModel {
             last.insert(writer, number + step.unwrap_or(1));
         }
         assert!(at.is_none_or(|at| at == end), "read to {at:?} of {end}");
+    }
+
+    /// The leader epochs of what was read, and where each ends in a log that ends at `end`: where the next begins.
+    pub fn epoch_ends(&self, end: i64) -> Vec<(i32, i64)> {
+        let there = self.placed.iter().filter(|(_, placed)| placed.is_found);
+        let mut ends: Vec<(i32, i64)> = Vec::new();
+        for (base, epoch) in there.filter_map(|(base, placed)| Some((*base, placed.epoch?))) {
+            match ends.last_mut() {
+                Some((before, _)) if *before == epoch => continue,
+                Some((_, ends)) => *ends = base,
+                None => {}
+            }
+            ends.push((epoch, end));
+        }
+        ends
     }
 
     /// The next whole read must find everything again.

@@ -132,8 +132,9 @@ pub async fn read_anywhere(work: Rc<Work>, connection: Connection, random: Rc<Re
     Ok(())
 }
 
-/// Reads a log from its start to its end, when nothing else is under way, and checks that everything is there.
-pub async fn read_whole(work: &Rc<Work>, connection: &Connection, place: &Place, bytes_max: i32) -> Result<(), Gone> {
+/// Reads a log from its start to its end, when nothing else is under way, and checks that everything is there. Returns the
+/// end.
+pub async fn read_whole(work: &Rc<Work>, connection: &Connection, place: &Place, bytes_max: i32) -> Result<i64, Gone> {
     let then = work.facts(place.key);
     let (start_error, start) = requests::list_offset(connection, place, -2).await?;
     let (end_error, end) = requests::list_offset(connection, place, -1).await?;
@@ -156,5 +157,5 @@ pub async fn read_whole(work: &Rc<Work>, connection: &Connection, place: &Place,
         at = next;
     }
     work.model.borrow_mut().partition(place.key).read_whole(start, end);
-    Ok(())
+    Ok(end)
 }

@@ -167,6 +167,18 @@ pub async fn list_offset(connection: &Connection, place: &Place, timestamp: i64)
     Ok((found.error_code, found.offset))
 }
 
+/// (error, epoch, end offset): where an epoch ends in the leader's log.
+pub async fn epoch_end(connection: &Connection, place: &Place, epoch: i32) -> Result<(ErrorCode, i32, i64), Gone> {
+    let partitions =
+        vec![OffsetForLeaderPartition { partition: place.key.1, current_leader_epoch: -1, leader_epoch: epoch }];
+    let topics = vec![OffsetForLeaderTopic { topic: &place.topic, partitions }];
+    let request = OffsetForLeaderEpochRequest { replica_id: -1, topics };
+    let body = connection.call(4, &request).await?;
+    let response: OffsetForLeaderEpochResponse<'_> = read(&body, 4);
+    let found = &response.topics[0].partitions[0];
+    Ok((found.error_code, found.leader_epoch, found.end_offset))
+}
+
 /// (error, low watermark).
 pub async fn delete_records(connection: &Connection, place: &Place, offset: i64) -> Result<(ErrorCode, i64), Gone> {
     let partitions = vec![DeleteRecordsPartition { partition_index: place.key.1, offset }];

@@ -34,6 +34,8 @@ pub struct Work {
     pub is_ending: Cell<bool>,
     /// The broker ends, or the disk fails or is full: refusals are no surprise.
     pub may_refuse: Cell<bool>,
+    /// The disk fails: what it was asked to write may be there nevertheless.
+    pub is_disk_bad: Cell<bool>,
     /// Workers that are not done.
     pub running: Cell<usize>,
     connections: Cell<u64>,
@@ -48,6 +50,7 @@ impl Work {
             trace,
             is_ending: Cell::new(false),
             may_refuse: Cell::new(false),
+            is_disk_bad: Cell::new(false),
             running: Cell::new(0),
             connections: Cell::new(0),
         })
@@ -156,6 +159,12 @@ impl Idempotent {
         !self.unacked.is_empty()
     }
 
+    /// Ends, and begins anew as a producer that has no id yet.
+    fn retire(&mut self) {
+        self.id = None;
+        self.sequences.clear();
+    }
+
     fn make(&mut self, work: &Work, random: &mut Random) {
         let (Some((id, epoch)), Some(place)) = (self.id, work.some_place(random)) else { return };
         let sequence = self.sequences.entry(place.key).or_default();
@@ -183,6 +192,7 @@ pub async fn produce_idempotently(
                 work.reactor.sleep(BACKOFF).await;
                 continue;
             }
+            work.model.borrow_mut().producer(id);
             state.borrow_mut().id = Some((id, epoch));
         }
         let mut random = Random::new(random.borrow_mut().next_u64());
@@ -192,6 +202,11 @@ pub async fn produce_idempotently(
             if state.borrow().unacked.len() == before {
                 break;
             }
+        }
+        if random.chance(20) && !state.borrow().has_unacked() {
+            // Another producer takes its place.
+            state.borrow_mut().retire();
+            continue;
         }
         let pause = Duration::from_micros(random.below(2_000));
         if send_again(&work, &connection, &state).await? {
