@@ -222,6 +222,20 @@ impl PartitionModel {
         self.place(base, crc, None)
     }
 
+    /// Whether another batch of its producer may be the first that this partition has got from it: nothing that was sent
+    /// before this batch, nor this one, was acknowledged or seen, and something was sent behind it.
+    pub fn is_overtaken(&self, crc: u32) -> bool {
+        let place_in_order = |crc: &u32| match self.sent.get(crc).map(|sent| sent.origin) {
+            Some(Origin::Idempotent { id, sequence }) => Some((id, sequence)),
+            Some(Origin::Plain { .. }) | None => None,
+        };
+        let Some((id, sequence)) = place_in_order(&crc) else { return false };
+        let of_it = |crc: &u32| place_in_order(crc).filter(|(other, _)| *other == id);
+        let mut placed = self.placed.values().filter_map(|placed| of_it(&placed.crc));
+        let mut sent = self.sent.keys().filter_map(of_it);
+        placed.all(|(_, other)| other > sequence) && sent.any(|(_, other)| other > sequence)
+    }
+
     fn place(&mut self, base: i64, crc: u32, epoch: Option<i32>) -> bool {
         let sent = self.sent.get(&crc).unwrap_or_else(|| panic!("nobody sent the batch at {base} with CRC {crc}"));
         assert!(!sent.is_lost, "the batch at {base} was lost in a power cut, and is back: {:?}", sent.origin);

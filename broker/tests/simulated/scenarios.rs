@@ -36,6 +36,10 @@ impl Scene {
         Scene { world, broker, work }
     }
 
+    fn now(&self) -> Timestamp {
+        Timestamp(self.work.reactor.unix_ms().0)
+    }
+
     /// The broker stops as asked, and starts again.
     fn restart(&mut self) {
         self.broker.stop();
@@ -86,32 +90,71 @@ fn a_topic_made_on_a_full_disk_serves_once_there_is_space() {
     assert_eq!(after, (ErrorCode::None, 0));
 }
 
-/// Seed 5029: all but the last of them were out of order, which ends a client's producer.
+/// Sends a record of an idempotent producer: what became of it, and where it is.
+async fn send(
+    connection: &Connection,
+    place: &Place,
+    (id, epoch): (i64, i16),
+    sequence: i32,
+    now: Timestamp,
+) -> Result<(ErrorCode, i64), Gone> {
+    let builder = BatchBuilder::new(TargetCodec::None);
+    let mut builder = builder.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(sequence));
+    builder.append(now, None, Some(&sequence.to_be_bytes()), &[]);
+    let batches = vec![(place.clone(), builder.build().expect("a batch"))];
+    let answer = requests::produce(connection, 13, -1, &batches).expect("an answer to wait for");
+    let outcome = requests::produced(&answer.body().await?, 13, &batches)[0];
+    Ok((outcome.error, outcome.base))
+}
+
+/// Seeds 5029, 10126, 10193, 10302: all but the last of them were out of order, which ends a client's producer.
 #[test]
 fn batches_sent_again_after_a_stop_are_known_by_all_their_sequences() {
     let mut scene = Scene::begin(5029);
-    let now = Timestamp(scene.work.reactor.unix_ms().0);
-    let send = move |connection: Connection, id, producer: (i64, i16)| async move {
-        let mut bases = Vec::new();
-        for nth in 0..5_i32 {
-            let builder = BatchBuilder::new(TargetCodec::None);
-            let mut builder = builder.producer(ProducerId(producer.0), ProducerEpoch(producer.1), Sequence(nth));
-            builder.append(now, None, Some(&nth.to_be_bytes()), &[]);
-            let place = Place { topic: "again".to_owned(), key: (id, 0) };
-            let batches = vec![(place, builder.build().expect("a batch"))];
-            let answer = requests::produce(&connection, 13, -1, &batches).expect("an answer to wait for");
-            let outcome = requests::produced(&answer.body().await?, 13, &batches)[0];
-            bases.push((outcome.error, outcome.base));
+    let now = scene.now();
+    let send_five = move |connection: Connection, place: Place, producer| async move {
+        let mut outcomes = Vec::new();
+        for sequence in 0..5 {
+            outcomes.push(send(&connection, &place, producer, sequence, now).await?);
         }
-        Ok(bases)
+        Ok(outcomes)
     };
-    let (id, producer, first) = scene.client(move |connection| async move {
+    let (place, producer, first) = scene.client(move |connection| async move {
         let (_, id) = requests::create_topic(&connection, "again", 1, &[]).await?;
-        let (_, producer, epoch) = requests::producer_id(&connection).await?;
-        Ok((id, (producer, epoch), send(connection, id, (producer, epoch)).await?))
+        let place = Place { topic: "again".to_owned(), key: (id, 0) };
+        let (_, id, epoch) = requests::producer_id(&connection).await?;
+        Ok((place.clone(), (id, epoch), send_five(connection, place, (id, epoch)).await?))
     });
     assert_eq!(first, (0..5).map(|base| (ErrorCode::None, base)).collect::<Vec<_>>());
     scene.restart();
-    let again = scene.client(move |connection| send(connection, id, producer));
+    let again = scene.client(move |connection| send_five(connection, place, producer));
     assert_eq!(again, first);
+}
+
+/// Seed 10985. As in Kafka, and no fault of the broker's: it can't tell a producer whose first batch it refused from one that
+/// it has forgotten.
+#[test]
+fn a_batch_that_was_refused_is_out_of_order_once_a_later_one_was_taken_as_the_first() {
+    let scene = Scene::begin(10985);
+    let now = scene.now();
+    let disk = scene.world.disk(scene.broker.node());
+    disk.set_fault(|op| {
+        let hit = op.kind.is_write() && op.path.to_string_lossy().contains("full-");
+        hit.then_some(DiskFault::Errno(libc::ENOSPC))
+    });
+    let (place, producer, first) = scene.client(move |connection| async move {
+        let (_, id) = requests::create_topic(&connection, "full", 1, &[]).await?;
+        let place = Place { topic: "full".to_owned(), key: (id, 0) };
+        let (_, id, epoch) = requests::producer_id(&connection).await?;
+        let first = send(&connection, &place, (id, epoch), 0, now).await?;
+        Ok((place, (id, epoch), first))
+    });
+    assert_eq!(first.0, ErrorCode::KafkaStorageError, "the partition is offline");
+    disk.clear_fault();
+    scene.world.run_for(Duration::from_secs(1));
+    let then = scene.client(move |connection| async move {
+        let second = send(&connection, &place, producer, 1, now).await?;
+        Ok((second, send(&connection, &place, producer, 0, now).await?))
+    });
+    assert_eq!(then, ((ErrorCode::None, 0), (ErrorCode::OutOfOrderSequenceNumber, -1)));
 }

@@ -138,6 +138,8 @@ struct Unacked {
     place: Place,
     bytes: Vec<u8>,
     crc: u32,
+    /// It was sent while it could be refused, so that one behind it may have been taken.
+    may_be_overtaken: bool,
 }
 
 /// An idempotent producer. It sends what was not acknowledged again, in every life, until it knows.
@@ -153,6 +155,13 @@ impl Idempotent {
     /// Whether it will send this batch again.
     pub fn sends_again(&self, key: Key, crc: u32) -> bool {
         self.unacked.iter().any(|unacked| unacked.place.key == key && unacked.crc == crc)
+    }
+
+    /// Whether a batch can't be appended any more, because one that was sent behind it was: a partition takes the first batch
+    /// that it gets from a producer whatever its sequence (KIP-360), and did not get the real first one while it was offline.
+    fn is_overtaken(&self, work: &Work, crc: u32) -> bool {
+        let unacked = self.unacked.iter().find(|unacked| unacked.crc == crc && unacked.may_be_overtaken);
+        unacked.is_some_and(|unacked| work.model.borrow_mut().partition(unacked.place.key).is_overtaken(crc))
     }
 
     pub fn has_unacked(&self) -> bool {
@@ -173,7 +182,7 @@ impl Idempotent {
         let origin = Origin::Idempotent { id, sequence: *sequence };
         let crc = work.model.borrow_mut().partition(place.key).send(&bytes, origin);
         *sequence += i32::from_be_bytes(bytes[57..61].try_into().expect("a count"));
-        self.unacked.push_back(Unacked { place, bytes, crc });
+        self.unacked.push_back(Unacked { place, bytes, crc, may_be_overtaken: false });
     }
 }
 
@@ -221,7 +230,8 @@ pub async fn produce_idempotently(
 /// Sends all that is not acknowledged, in order and at once. Returns whether some of it was refused.
 async fn send_again(work: &Rc<Work>, connection: &Connection, state: &Rc<RefCell<Idempotent>>) -> Result<bool, Gone> {
     let mut asked: Vec<(Vec<(Place, Vec<u8>)>, u32, Facts, Answer)> = Vec::new();
-    for unacked in &state.borrow().unacked {
+    for unacked in &mut state.borrow_mut().unacked {
+        unacked.may_be_overtaken |= work.may_refuse.get();
         let batches = vec![(unacked.place.clone(), unacked.bytes.clone())];
         let facts = work.facts(unacked.place.key);
         let answer = requests::produce(connection, 13, -1, &batches).expect("an answer to wait for");
@@ -235,6 +245,9 @@ async fn send_again(work: &Rc<Work>, connection: &Connection, state: &Rc<RefCell
         match outcome.error {
             ErrorCode::None => acknowledged(work, place, crc, facts, outcome),
             ErrorCode::OutOfOrderSequenceNumber if refused.contains(&place.key) => continue,
+            ErrorCode::OutOfOrderSequenceNumber if state.borrow().is_overtaken(work, crc) => {
+                work.model.borrow_mut().checked.refused += 1;
+            }
             error => {
                 work.excuse("a produce", place, error);
                 if error != ErrorCode::UnknownTopicId && error != ErrorCode::UnknownTopicOrPartition {
