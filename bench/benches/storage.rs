@@ -60,8 +60,7 @@ fn append(c: &mut Criterion) {
     let reactor = Reactor::new(Box::new(driver), limits);
     let (_data, log) = reactor.block_on(async {
         let data = DataDir::open(&reactor, folder.path()).await.unwrap();
-        let env =
-            StorageEnv::new(reactor.clone(), ShardId(0), folder.path(), data.checkpoints(), StorageOptions::default());
+        let env = StorageEnv::new(reactor.clone(), ShardId(0), data.share(), StorageOptions::default());
         let name = LogName { topic: "bench".into(), partition: PartitionIndex(0), topic_id: TopicId([7; 16]) };
         let log = Log::create(&env, name, LogConfig::default()).await.unwrap();
         log.new_epoch(LeaderEpoch(0), Offset(0)).await.unwrap();

@@ -5,8 +5,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use rdkafka::error::RDKafkaErrorCode;
 use support::admin::Admin;
-use support::broker::BrokerSetup;
+use support::broker::{Broker, BrokerSetup};
 use support::fuse_disk::{Fault, FaultOn, FuseDisk};
 use support::raw::RawConnection;
 use support::requests::{FETCH, PRODUCE, Session, batch, fetch, fetch_answer, produce, produce_answer, values_of};
@@ -111,6 +112,138 @@ fn a_full_disk_refuses_produces_serves_reads_and_recovers_when_there_is_room() {
     broker.kill();
     let _broker = setup.start();
     Client::new(&setup).assert_holds("t", acknowledged);
+}
+
+/// A broker whose disk has the topic `t` with ten records, and `big` with some megabytes.
+fn filled(disk: &FuseDisk) -> (BrokerSetup, Broker, Admin) {
+    let setup = BrokerSetup::new(&disk.join("data"), 2);
+    let broker = setup.start();
+    let admin = Admin::new(&setup.bootstrap(), PATIENCE);
+    let mut client = Client::new(&setup);
+    for (topic, records, padding) in [("t", 10, 10), ("big", 8, 500_000)] {
+        admin.create_topic(topic, 1, &[]).expect("a topic");
+        (0..records).for_each(|number| assert_eq!(client.produce(topic, number, padding), (0, number)));
+    }
+    (setup, broker, admin)
+}
+
+/// From now on nothing fits on the disk.
+fn fill_up(disk: &FuseDisk) {
+    disk.set_capacity(disk.bytes_used());
+}
+
+/// Produces to `t` until there is no room left of what was set aside before; returns how many it has taken, `from` and all.
+fn use_up_room(client: &mut Client, from: i64) -> i64 {
+    let mut acknowledged = from;
+    loop {
+        match client.produce("t", acknowledged, 500_000) {
+            (0, _) => acknowledged += 1,
+            (error, _) => {
+                assert_eq!(error, STORAGE_ERROR);
+                return acknowledged;
+            }
+        }
+        assert!(acknowledged < 1_000, "500 MB went onto a full disk");
+    }
+}
+
+#[test]
+fn on_a_disk_without_a_free_byte_records_and_topics_are_deleted_and_then_it_goes_on() {
+    let test = "on_a_disk_without_a_free_byte_records_and_topics_are_deleted_and_then_it_goes_on";
+    let Some(disk) = FuseDisk::for_test(test) else { return };
+    let (setup, mut broker, admin) = filled(&disk);
+    let mut client = Client::new(&setup);
+    fill_up(&disk);
+    let acknowledged = use_up_room(&mut client, 10);
+    assert_eq!(admin.create_topic("new", 3, &[]), Err(RDKafkaErrorCode::KafkaStorageError), "it would have no room");
+    fill_up(&disk);
+
+    assert_eq!(admin.delete_records("t", 0, 5), Ok(()));
+    assert_eq!(admin.watermarks("t", 0).0, 5);
+    broker.log_with("the reserve is given up");
+    // What the reserve has freed is for deletions alone.
+    assert_eq!(client.produce("t", acknowledged, 500_000).0, STORAGE_ERROR);
+    assert_eq!(admin.create_topic("new", 1, &[]), Err(RDKafkaErrorCode::KafkaStorageError));
+    assert_eq!(admin.delete_topic("big"), Ok(()));
+    assert_eq!(admin.topics(), ["t"]);
+
+    client.produce_when_healed("t", acknowledged);
+    broker.log_with("the reserve is back");
+    assert_eq!(admin.create_topic("new", 1, &[]), Ok(()));
+    assert_eq!(broker.terminate(PATIENCE).code(), Some(0));
+    assert!(disk.join("data/.reserve").exists());
+    let _broker = setup.start();
+    assert_eq!(admin.watermarks("t", 0).0, 5);
+}
+
+/// Lets the broker have `files` open files at the most, from now on.
+fn limit_files(broker: &Broker, files: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let pid = broker.pid() as i32;
+    // SAFETY: asks for a limit of our own child, which has not been waited for.
+    let asked = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) };
+    limit.rlim_cur = files.min(limit.rlim_max);
+    // SAFETY: and sets it.
+    let set = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!((asked, set), (0, 0), "prlimit");
+}
+
+#[test]
+fn partitions_that_found_no_file_handle_come_online_once_there_are_some() {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let setup = BrokerSetup::new(&data.path().join("data"), 2);
+    let broker = setup.start();
+    let admin = Admin::new(&setup.bootstrap(), PATIENCE);
+    admin.create_topic("old", 1, &[("segment.bytes", "1048576")]).expect("a topic");
+    let mut client = Client::new(&setup);
+    assert_eq!(client.produce("old", 0, 10), (0, 0));
+    // No further file; the connections there are stay.
+    limit_files(&broker, 1);
+    assert_eq!(admin.create_topic("new", 2, &[]), Ok(()), "as Kafka: the topic is made, its partitions are not");
+    broker.log_with("partition is offline");
+    assert_eq!(client.produce("new", 0, 10).0, STORAGE_ERROR);
+    // Nor can a log begin its next segment, which must not cost it more than the time without handles.
+    let mut acknowledged = 1;
+    while client.produce("old", acknowledged, 500_000).0 == 0 {
+        acknowledged += 1;
+        assert!(acknowledged < 100, "segments without files");
+    }
+    limit_files(&broker, u64::MAX);
+    client.produce_when_healed("new", 0);
+    client.produce_when_healed("old", acknowledged);
+    client.assert_holds("old", acknowledged);
+}
+
+#[test]
+fn a_start_on_a_disk_without_a_free_byte_serves_reads_and_deletions() {
+    for by_kill in [false, true] {
+        let test = "a_start_on_a_disk_without_a_free_byte_serves_reads_and_deletions";
+        let Some(disk) = FuseDisk::for_test(test) else { return };
+        let (setup, mut broker, admin) = filled(&disk);
+        if by_kill {
+            broker.kill();
+        } else {
+            assert_eq!(broker.terminate(PATIENCE).code(), Some(0));
+        }
+        fill_up(&disk);
+        for _ in 0..3 {
+            let mut broker = setup.start();
+            Client::new(&setup).assert_holds("t", 10);
+            Client::new(&setup).assert_holds("big", 8);
+            if by_kill {
+                broker.kill();
+            } else {
+                assert_eq!(broker.terminate(PATIENCE).code(), Some(0));
+            }
+        }
+        let mut broker = setup.start();
+        let mut client = Client::new(&setup);
+        let acknowledged = use_up_room(&mut client, 10);
+        assert_eq!(admin.delete_topic("big"), Ok(()), "after a {}", if by_kill { "kill" } else { "stop" });
+        client.produce_when_healed("t", acknowledged);
+        client.assert_holds("t", acknowledged + 1);
+        broker.kill();
+    }
 }
 
 #[test]

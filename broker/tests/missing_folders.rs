@@ -106,6 +106,61 @@ fn a_partition_whose_folder_is_gone_is_offline_and_the_others_serve() {
 }
 
 #[test]
+fn two_exchanged_folders_of_a_topic_are_told_of_and_left_as_they_are() {
+    let (_data, setup) = setup();
+    let mut broker = setup.start();
+    Admin::new(&setup.bootstrap(), PATIENCE).create_topic("t", 3, &[]).expect("a topic");
+    (0..3).for_each(|partition| assert_eq!(send(&setup, partition), (0, 0)));
+    assert_eq!(send(&setup, 1), (0, 1));
+    stop(&mut broker);
+    let folder = |partition: i32| setup.data_dir.join(format!("t-{partition}"));
+    // One folder is as Kafka leaves it, or a version before: with the topic's id alone.
+    let metadata = std::fs::read_to_string(folder(2).join("partition.metadata")).expect("its metadata");
+    let kafkas = metadata.lines().take(2).collect::<Vec<_>>().join("\n");
+    assert_ne!(kafkas, metadata);
+    std::fs::write(folder(2).join("partition.metadata"), kafkas).expect("as Kafka writes it");
+    let exchange = || {
+        let aside = setup.data_dir.join("x");
+        for (from, to) in [(folder(0), aside.clone()), (folder(1), folder(0)), (aside, folder(1))] {
+            std::fs::rename(from, to).expect("a renamed folder");
+        }
+    };
+    exchange();
+    let files = |partition| {
+        let mut files: Vec<_> = std::fs::read_dir(folder(partition)).expect("the folder").flatten().collect();
+        files.sort_by_key(|file| file.file_name());
+        let read = |file: &std::fs::DirEntry| (file.file_name(), std::fs::read(file.path()).expect("a file"));
+        files.iter().map(read).collect::<Vec<_>>()
+    };
+    let before = [files(0), files(1)];
+
+    let mut broker = setup.start();
+    assert_eq!(send(&setup, 2), (0, 1), "the folder that says nothing of its partition is taken");
+    assert_eq!([send(&setup, 0).0, send(&setup, 1).0], [STORAGE_ERROR; 2]);
+    let log = broker.log();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("partition is offline")).collect();
+    assert_eq!(told.len(), 2, "{log}");
+    assert!(
+        told.iter().all(|line| line.contains("t-0") && line.contains("t-1") && line.contains("name back")),
+        "{log}"
+    );
+    stop(&mut broker);
+    assert!(before == [files(0), files(1)], "nothing in the folders was changed");
+    let now = std::fs::read_to_string(folder(2).join("partition.metadata")).expect("its metadata");
+    assert_eq!(now, metadata, "from now on it says it");
+
+    exchange();
+    // Another disk, and back from a backup: the same files, not the same inodes.
+    let copied = std::process::Command::new("cp").arg("-a").arg(folder(1)).arg(setup.data_dir.join("copy")).status();
+    assert!(copied.expect("cp").success());
+    std::fs::remove_dir_all(folder(1)).expect("the original goes");
+    std::fs::rename(setup.data_dir.join("copy"), folder(1)).expect("the copy takes its place");
+    let mut broker = setup.start();
+    assert_eq!([send(&setup, 0), send(&setup, 1), send(&setup, 2)], [(0, 1), (0, 2), (0, 2)]);
+    stop(&mut broker);
+}
+
+#[test]
 fn logs_of_unknown_topics_are_set_aside_and_never_removed() {
     let (data, setup) = setup();
     let mut broker = setup.start();

@@ -351,6 +351,6 @@ fn a_mark_of_deletion_never_touches_a_newer_topics_folder() {
     assert_eq!(log.unwrap().log_end(), Offset(1));
     assert_eq!(data.leftovers().iter().filter(|l| l.to_string_lossy().contains("orders")).count(), 0);
     // Whichever shard owns it next: its entry is there.
-    let moved = StorageEnv::new(env.reactor().clone(), ShardId(1), Path::new("/data"), data.checkpoints(), options());
+    let moved = StorageEnv::new(env.reactor().clone(), ShardId(1), data.share(), options());
     assert!(moved.checkpoints_at_start().get(&key()).is_some());
 }

@@ -152,7 +152,7 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
             shard.partitions.borrow_mut().insert(key, partition);
         }
         Err(reason) => {
-            let why = if reason.is_no_space() { Reason::NoSpace } else { Reason::Broken };
+            let why = if reason.is_shortage() { Reason::Shortage } else { Reason::Broken };
             if !shard.offline.contains(key) {
                 error!(topic = %topic.name, partition = key.partition.0, %reason, "partition is offline");
             }

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::{ListenHow, Listener, Notify, ShardId};
+use corelog_storage::disk::files::is_no_space;
 use corelog_storage::ids::ProducerId;
 use tracing::{error, warn};
 
@@ -30,7 +31,7 @@ use super::{Shard, accept, strays};
 use crate::controller::codec::encode;
 use crate::controller::features::FEATURES;
 use crate::controller::log::{
-    ACCEPT_LOSS, Entry, FileLog, HardState, LogWriteError, MetadataLog as _, SnapshotMeta, recover,
+    ACCEPT_LOSS, Entry, FileLog, HardState, LogWriteError, MetadataLog as _, OpenLogError, SnapshotMeta, recover,
 };
 use crate::controller::request::{AllocateProducerIds, RegisterBroker};
 use crate::controller::snapshot::encode_image;
@@ -174,6 +175,7 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
         Err(code) => return Err(StartError::Metadata(format!("this broker's registration failed: {}", code.name()))),
     }
     strays::set_strays_aside(shard).await;
+    fill_reserve(shard).await;
     let addresses = listeners.iter().map(Listener::local_addr).collect();
     for (number, listener) in listeners.into_iter().enumerate() {
         shard.spawn(accept::run(Rc::clone(shard), listener, number));
@@ -181,6 +183,18 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
     let on = Rc::clone(shard);
     shard.spawn(async move { runner.run(&on).await });
     Ok(addresses)
+}
+
+/// Sets space aside for a full disk, or sees to it that it is as soon as there is some.
+async fn fill_reserve(shard: &Shard) {
+    match shard.storage().reserve().fill(shard.reactor()).await {
+        Ok(()) => {}
+        Err(error) if is_no_space(&error) => {
+            warn!("the disk is full: records are read and deleted, nothing grows until there is space");
+            shard.storage().refill_reserve();
+        }
+        Err(error) => warn!(%error, "no reserve: on a full disk deletions may be refused"),
+    }
 }
 
 /// Stops the controller, if it runs here, and has the end of its log recorded.
@@ -258,8 +272,8 @@ impl Runner {
     async fn open(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result<Runner, StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::Metadata(error.to_string());
         let partition = strays::any_log(shard).await.map_err(|error| failed(&error))?;
-        let opened =
-            FileLog::open(shard.reactor(), data, partition.as_deref()).await.map_err(|error| failed(&error))?;
+        let open = async || FileLog::open(shard.reactor(), data, partition.as_deref()).await;
+        let opened = shard.storage().spend(OpenLogError::is_no_space, open).await.map_err(|error| failed(&error))?;
         let mut log = opened.log;
         if opened.torn_bytes > 0 {
             let (bytes, from, path) = (opened.torn_bytes, opened.end, opened.path.display());
@@ -318,7 +332,7 @@ impl Runner {
         if outcome.records.is_empty() {
             return Ok(outcome.response);
         }
-        if let Err(reason) = self.append(&outcome.records).await {
+        if let Err(reason) = self.record(shard, request, &outcome.records).await {
             error!(%reason, "a metadata change was refused");
             // The state is ahead of its log: go back to what the log says.
             match recovered(shard, &self.log).await {
@@ -331,6 +345,18 @@ impl Runner {
         }
         publish(shard, MetadataImage::clone(&self.controller.image())).await;
         Ok(outcome.response)
+    }
+
+    /// Appends what a request changes. On a full disk, what makes room may take the reserve, and nothing else may go on.
+    async fn record(&mut self, shard: &Shard, request: &Request, records: &[Record]) -> Result<(), LogWriteError> {
+        if must_work_on_a_full_disk(request) {
+            let append = async || self.append(records).await;
+            return shard.storage().spend(LogWriteError::is_no_space, append).await;
+        }
+        shard.storage().reserve().may_grow().map_err(LogWriteError::NoSpace)?;
+        let partitions = records.iter().filter(|record| matches!(record, Record::Partition { .. })).count() as u64;
+        shard.storage().has_room_for_logs(partitions).map_err(LogWriteError::NoSpace)?;
+        self.append(records).await
     }
 
     async fn append(&mut self, records: &[Record]) -> Result<(), LogWriteError> {
@@ -349,10 +375,25 @@ impl Runner {
     }
 }
 
+/// A start, and what makes room: deletions, and configurations, among them how long records are kept.
+const fn must_work_on_a_full_disk(request: &Request) -> bool {
+    match request {
+        Request::RegisterBroker(_)
+        | Request::DeleteTopics(_)
+        | Request::AlterConfigs(_)
+        | Request::IncrementalAlterConfigs(_) => true,
+        Request::CreateTopics(_)
+        | Request::CreatePartitions(_)
+        | Request::AllocateProducerIds(_)
+        | Request::UpdateFeatures(_)
+        | Request::PinCore(_) => false,
+    }
+}
+
 /// Records this term, and that every entry of the log is durable: with one voter, that is committed.
 async fn save_hard_state(shard: &Shard, log: &mut FileLog, term: u64) -> Result<(), LogWriteError> {
     let state = HardState { term, voted_for: shard.config().node_id, commit: log.last_index() };
-    log.save_hard_state(state).await
+    shard.storage().spend(LogWriteError::is_no_space, async || log.save_hard_state(state).await).await
 }
 
 async fn recovered(shard: &Shard, log: &FileLog) -> Result<Controller, String> {

@@ -1,6 +1,6 @@
 //! Partitions of this shard that could not be opened.
 //!
-//! Holds: which they are, and the task that tries those again that a full disk was to blame for. Never touches: how a
+//! Holds: which they are, and the task that tries those again that found no space or no handle. Never touches: how a
 //! partition is opened ([`super::apply`]).
 
 use std::cell::{Cell, RefCell};
@@ -15,8 +15,8 @@ use crate::partition::call::PartitionKey;
 /// Why a partition is offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The disk was full: it is tried again by itself.
-    NoSpace,
+    /// There was no space, no file handle or no memory: it is tried again by itself.
+    Shortage,
     /// Its log is damaged, or the disk failed: that takes a restart, or more.
     Broken,
 }
@@ -68,7 +68,7 @@ impl Offline {
 
     fn waiting(&self) -> Vec<PartitionKey> {
         let partitions = self.partitions.borrow();
-        partitions.iter().filter(|(_, reason)| **reason == Reason::NoSpace).map(|(key, _)| *key).collect()
+        partitions.iter().filter(|(_, reason)| **reason == Reason::Shortage).map(|(key, _)| *key).collect()
     }
 }
 
@@ -76,12 +76,12 @@ impl Offline {
 pub fn set_offline(shard: &Rc<Shard>, key: PartitionKey, reason: Reason) {
     let offline = &shard.offline;
     offline.partitions.borrow_mut().insert(key, reason);
-    if reason == Reason::NoSpace && !offline.is_retrying.replace(true) {
+    if reason == Reason::Shortage && !offline.is_retrying.replace(true) {
         shard.spawn(retry(Rc::clone(shard)));
     }
 }
 
-/// Opens what found no space, again and again until there is some.
+/// Opens what found no space or no handle, again and again until there is some.
 async fn retry(shard: Rc<Shard>) {
     let offline = &shard.offline;
     while !offline.waiting().is_empty() {

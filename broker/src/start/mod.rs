@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use corelog_reactor::ring::{self, RingConfig, RingDriver};
 use corelog_reactor::{CoreId, Reactor, ReactorLimits, RemoteWaker, pin_to_core};
 use corelog_storage::disk::datadir::DataDir;
-use corelog_storage::disk::probe;
+use corelog_storage::disk::probe::{self, DiskSupport, ProbeError};
 use corelog_storage::log::StorageOptions;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -57,9 +57,8 @@ pub fn run(config: BrokerConfig) -> Result<(), StartError> {
     let signals = block_signals();
     raise_open_files();
     let kernel = ring::probe()?;
-    let data = prepare_data(&config)?;
+    let (data, disk) = prepare_data(&config)?;
     check::warn_of_host(&config);
-    let disk = probe::probe(data.path())?;
     if let Some(reason) = &disk.direct_refused {
         warn!(folder = %data.path().display(), reason, "no direct I/O here: writes go through the page cache and cost more");
     }
@@ -109,13 +108,18 @@ fn raise_open_files() {
     }
 }
 
-/// Opens the data folder on a ring of its own, before any shard exists.
-fn prepare_data(config: &BrokerConfig) -> Result<DataDir, StartError> {
+/// Opens the data folder on a ring of its own, before any shard exists, and tries what its disk can do.
+fn prepare_data(config: &BrokerConfig) -> Result<(DataDir, DiskSupport), StartError> {
     let driver = RingDriver::new(RingConfig::default())?;
     let reactor = Reactor::new(Box::new(driver), ReactorLimits::default());
-    let data = reactor.block_on(node::open_data(&reactor, config));
+    let prepared = reactor.block_on(async {
+        let data = node::open_data(&reactor, config).await?;
+        let probe = async || probe::probe(data.path());
+        let disk = data.reserve().spend(&reactor, ProbeError::is_no_space, probe).await?;
+        Ok((data, disk))
+    });
     reactor.shutdown();
-    data
+    prepared
 }
 
 /// Starts a thread for each shard.

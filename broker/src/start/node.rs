@@ -14,8 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use corelog_reactor::{MailPort, Reactor, ReactorLimits, ShardId, mail_mesh};
-use corelog_storage::disk::checkpoint::CheckpointSet;
-use corelog_storage::disk::datadir::DataDir;
+use corelog_storage::disk::datadir::{DataDir, DataShare};
 use corelog_storage::disk::meta::MetaProperties;
 use corelog_storage::ids::TopicId;
 use corelog_storage::log::{StorageEnv, StorageOptions};
@@ -92,8 +91,7 @@ pub struct ShardSeed {
     server: Arc<Server>,
     options: NodeOptions,
     port: MailPort<Mail>,
-    data: PathBuf,
-    checkpoints: Arc<CheckpointSet>,
+    data: DataShare,
     leftovers: Vec<PathBuf>,
     cluster_id: String,
 }
@@ -106,8 +104,7 @@ pub fn seeds(server: &Arc<Server>, data: &DataDir, options: &NodeOptions) -> Vec
         server: Arc::clone(server),
         options: options.clone(),
         port,
-        data: data.path().to_path_buf(),
-        checkpoints: data.checkpoints(),
+        data: data.share(),
         leftovers: if number == 0 { data.leftovers().to_vec() } else { Vec::new() },
         cluster_id: data.meta().map(|meta| meta.cluster_id.clone()).unwrap_or_default(),
     };
@@ -151,7 +148,8 @@ impl ShardSeed {
             prewritten_bytes_max: config.prewrite_bytes_per_data_dir / self.server.shards as u64,
             ..self.options.storage
         };
-        let storage = StorageEnv::new(reactor.clone(), self.id, &self.data, self.checkpoints, options);
+        let data = self.data.path.clone();
+        let storage = StorageEnv::new(reactor.clone(), self.id, self.data, options);
         storage.remove_leftovers(self.leftovers);
         let receive_buffer =
             reactor.pool().take(RECEIVE_BUFFER_BYTES).map_err(|error| StartError::Memory(error.to_string()))?;
@@ -164,7 +162,7 @@ impl ShardSeed {
             receive_buffer,
         });
         if self.id == controlling::CONTROLLER_SHARD {
-            let (on, data, cluster_id) = (Rc::clone(&shard), self.data, self.cluster_id);
+            let (on, cluster_id) = (Rc::clone(&shard), self.cluster_id);
             shard.spawn(async move { started(controlling::start(&on, &data, cluster_id).await) });
         }
         shard.spawn(housekeeping::sweep(Rc::clone(&shard)));

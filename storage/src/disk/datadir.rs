@@ -8,15 +8,17 @@
 //!        log-checkpoint           all shards' checkpoints as merged at the last start
 //!        log-checkpoint.<shard>   what a shard has written since
 //!        .spare/                  pre-written spare segments
+//!        .reserve                 space for what must work on a full disk
 //!        <topic>-<partition>/     one log
 //!        *-delete/                being removed
 //!        *-stray/                 a log of a topic that nobody knows; kept
 //! ```
 
 use super::checkpoint::{CheckpointError, CheckpointSet};
-use super::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
-use super::meta::{META_PROPERTIES, MetaError, MetaProperties, PARTITION_METADATA, decode_partition_metadata};
+use super::files::{SCRATCH_SUFFIX, is_no_space, mkdir_if_missing, read_file, replace_file, unlink_if_there};
+use super::meta::{META_PROPERTIES, MetaError, MetaProperties, PARTITION_METADATA, PartitionMetadata};
 use super::remove::{DELETE_SUFFIX, aside};
+use super::reserve::Reserve;
 use super::spare::SPARE_FOLDER;
 use corelog_reactor::{DirEntry, Reactor, ShardId};
 use std::fs::TryLockError;
@@ -74,19 +76,36 @@ pub enum DataDirError {
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; a start writes a few KiB: free some space and start again, nothing is lost"
+            "; a start writes a few KiB, and there is no reserve left for them: free some space and start again, nothing is lost"
         }
         io::ErrorKind::PermissionDenied => "; the folder must belong to the broker's user",
         _ => "",
     }
 }
 
+impl DataDirError {
+    /// Whether the disk was full.
+    fn is_no_space(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if is_no_space(error))
+    }
+}
+
+/// What every shard gets of a data folder.
+#[derive(Clone, Debug)]
+pub struct DataShare {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The shards' checkpoints, merged.
+    pub checkpoints: Arc<CheckpointSet>,
+    /// The space for what must work on a full disk.
+    pub reserve: Reserve,
+}
+
 /// A data folder that is ours.
 #[derive(Debug)]
 pub struct DataDir {
-    path: PathBuf,
+    share: DataShare,
     meta: Option<MetaProperties>,
-    checkpoints: Arc<CheckpointSet>,
     leftovers: Vec<PathBuf>,
     // Held for their flocks; closing them lets go. None in the simulation.
     _lock: Option<Lock>,
@@ -105,15 +124,18 @@ impl DataDir {
         let entries = reactor.list_dir(path).map_err(io("list it"))?;
         let meta = read_meta(reactor, path, &entries).await?;
         let mut leftovers = set_leftovers_aside(reactor, path, &entries).await.map_err(io("clean it up"))?;
-        let (checkpoints, mut deleted) = merge_checkpoints(reactor, path, &entries).await?;
+        let reserve = Reserve::new(path, checkpoint_files(&entries).map(|(_, bytes)| bytes).sum());
+        let merge = async || merge_checkpoints(reactor, path, &entries).await;
+        let (checkpoints, mut deleted) = reserve.spend(reactor, DataDirError::is_no_space, merge).await?;
         leftovers.append(&mut deleted);
-        Ok(Self { path: path.to_path_buf(), meta, checkpoints: Arc::new(checkpoints), leftovers, _lock: lock })
+        let share = DataShare { path: path.to_path_buf(), checkpoints: Arc::new(checkpoints), reserve };
+        Ok(Self { share, meta, leftovers, _lock: lock })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.share.path
     }
 
     /// Whose data it holds; `None` in a new folder.
@@ -127,7 +149,7 @@ impl DataDir {
     /// # Errors
     /// When the disk fails.
     pub async fn set_meta(&mut self, reactor: &Reactor, meta: MetaProperties) -> Result<(), DataDirError> {
-        let path = self.path.join(META_PROPERTIES);
+        let path = self.path().join(META_PROPERTIES);
         replace_file(reactor, &path, meta.encode()).await.map_err(|error| DataDirError::Io {
             path,
             what: "write it",
@@ -137,10 +159,22 @@ impl DataDir {
         Ok(())
     }
 
-    /// The shards' checkpoints, merged; for every shard's `StorageEnv`.
+    /// The shards' checkpoints, merged.
     #[must_use]
-    pub fn checkpoints(&self) -> Arc<CheckpointSet> {
-        self.checkpoints.clone()
+    pub fn checkpoints(&self) -> &CheckpointSet {
+        &self.share.checkpoints
+    }
+
+    /// What every shard's `StorageEnv` is made with.
+    #[must_use]
+    pub fn share(&self) -> DataShare {
+        self.share.clone()
+    }
+
+    /// The space for what must work on a full disk.
+    #[must_use]
+    pub fn reserve(&self) -> &Reserve {
+        &self.share.reserve
     }
 
     /// Folders to be removed in the background, by one shard (`StorageEnv::remove_leftovers`).
@@ -233,10 +267,19 @@ fn lock(data: &Path) -> Result<Lock, DataDirError> {
         }
         Err(TryLockError::Error(error)) => return Err(io("lock it")(error)),
     }
-    file.set_len(0).map_err(io("write it"))?;
-    file.rewind().map_err(io("write it"))?;
-    writeln!(file, "{}", std::process::id()).map_err(io("write it"))?;
-    Ok(Lock { _folder: folder, _file: file })
+    match name_holder(&mut file) {
+        // The pid is for other brokers' messages only: it is no reason not to start.
+        Err(error) if !is_no_space(&error) => Err(io("write it")(error)),
+        _ => Ok(Lock { _folder: folder, _file: file }),
+    }
+}
+
+/// Writes our pid into the lock file, over the one of the last holder: a full disk would not give back a block let go of.
+fn name_holder(file: &mut std::fs::File) -> io::Result<()> {
+    let pid = format!("{}\n", std::process::id());
+    file.rewind()?;
+    file.write_all(pid.as_bytes())?;
+    file.set_len(pid.len() as u64)
 }
 
 async fn read_meta(
@@ -260,6 +303,12 @@ async fn read_meta(
     }
 }
 
+/// The checkpoint files' names, and their bytes.
+fn checkpoint_files(entries: &[DirEntry]) -> impl Iterator<Item = (&str, u64)> {
+    let files = entries.iter().filter(|e| !e.is_dir).filter_map(|e| Some((e.name.to_str()?, e.len)));
+    files.filter(|(name, _)| is_checkpoint(name))
+}
+
 /// Reads all checkpoint files into one, writes that durably, and only then removes the shards' files: a crash between
 /// merges the same entries again. Entries of deleted logs end here; returned are their folders, renamed.
 async fn merge_checkpoints(
@@ -267,12 +316,7 @@ async fn merge_checkpoints(
     data: &Path,
     entries: &[DirEntry],
 ) -> Result<(CheckpointSet, Vec<PathBuf>), DataDirError> {
-    let names: Vec<&str> = entries
-        .iter()
-        .filter(|e| !e.is_dir)
-        .filter_map(|e| e.name.to_str())
-        .filter(|name| is_checkpoint(name))
-        .collect();
+    let names: Vec<&str> = checkpoint_files(entries).map(|(name, _)| name).collect();
     let mut merged = CheckpointSet::default();
     for name in &names {
         let path = data.join(name);
@@ -317,12 +361,12 @@ async fn finish_deletions(
             move |error| DataDirError::Io { path, what, error }
         };
         let found = match read_file(reactor, &folder.join(PARTITION_METADATA)).await {
-            Ok(bytes) => decode_partition_metadata(&bytes).ok(),
+            Ok(bytes) => PartitionMetadata::decode(&bytes).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(io("read its partition.metadata")(error)),
         };
         // A new topic of the old name may have made its own folder since.
-        if found != Some(key.topic_id) {
+        if found.map(|found| found.topic_id) != Some(key.topic_id) {
             continue;
         }
         let to = aside(reactor, data, &name, DELETE_SUFFIX);

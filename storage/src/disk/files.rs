@@ -27,6 +27,16 @@ pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// The errors of a file that could not be made or opened, and that may be later: no space, no handle, no memory of ours.
+/// Nothing was written.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    let is_ours = error.raw_os_error().is_none();
+    is_no_space(error)
+        || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+        || (is_ours && error.kind() == io::ErrorKind::OutOfMemory)
+}
+
 /// Fills `buf` from `offset` on, up to the file's end. Returns how many bytes there were.
 ///
 /// Works for O_DIRECT, where a read must start at a block: one that was cut short within a block is repeated from that

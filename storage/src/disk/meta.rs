@@ -2,8 +2,7 @@
 //!
 //! Holds: their formats. Never touches: files.
 
-use crate::ids::TopicId;
-use std::fmt::Write as _;
+use crate::ids::{PartitionIndex, TopicId};
 
 /// Name of a data folder's property file.
 pub const META_PROPERTIES: &str = "meta.properties";
@@ -88,23 +87,42 @@ impl MetaProperties {
     }
 }
 
-/// The text of a `partition.metadata` (KIP-516).
-#[must_use]
-pub fn encode_partition_metadata(topic_id: TopicId) -> Vec<u8> {
-    let mut text = String::new();
-    let _ = write!(text, "version: 0\ntopic_id: {topic_id}");
-    text.into_bytes()
+/// What `partition.metadata` says: whose log a folder holds (KIP-516).
+///
+/// The partition is ours, in a third line; Kafka reads the first two and no further. Without it two folders of a topic that
+/// somebody exchanged would each pass for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionMetadata {
+    /// The topic.
+    pub topic_id: TopicId,
+    /// The partition; `None` in a file of Kafka's, or of an earlier version.
+    pub partition: Option<PartitionIndex>,
 }
 
-/// The topic id in the text of a `partition.metadata`.
-///
-/// # Errors
-/// When a line is missing or has no meaning.
-pub fn decode_partition_metadata(bytes: &[u8]) -> Result<TopicId, MetaError> {
-    let text = str::from_utf8(bytes).map_err(|_| MetaError::NotText)?;
-    expect("version", find(text, "version", ':')?, "0")?;
-    let id = find(text, "topic_id", ':')?;
-    parse_topic_id(id).ok_or_else(|| MetaError::Value { key: "topic_id", value: id.to_owned() })
+impl PartitionMetadata {
+    /// The file's text.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let partition = self.partition.map(|partition| format!("\npartition: {partition}")).unwrap_or_default();
+        format!("version: 0\ntopic_id: {}{partition}", self.topic_id).into_bytes()
+    }
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// When a line is missing or has no meaning.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MetaError> {
+        let text = str::from_utf8(bytes).map_err(|_| MetaError::NotText)?;
+        expect("version", find(text, "version", ':')?, "0")?;
+        let wrong = |key, value: &str| MetaError::Value { key, value: value.to_owned() };
+        let id = find(text, "topic_id", ':')?;
+        let topic_id = parse_topic_id(id).ok_or_else(|| wrong("topic_id", id))?;
+        let partition = match find(text, "partition", ':') {
+            Ok(number) => Some(PartitionIndex(number.parse().map_err(|_| wrong("partition", number))?)),
+            Err(_) => None,
+        };
+        Ok(Self { topic_id, partition })
+    }
 }
 
 /// A topic id as Kafka shows it: 22 digits of URL-safe base64.
@@ -152,12 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn partition_metadata_is_kafkas() {
-        let id = TopicId([7; 16]);
-        let text = encode_partition_metadata(id);
-        assert_eq!(text, b"version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw");
-        assert_eq!(decode_partition_metadata(&text), Ok(id));
-        assert_eq!(decode_partition_metadata(b"version: 0\n"), Err(MetaError::Missing { key: "topic_id" }));
+    fn partition_metadata_is_kafkas_with_a_line_more() {
+        let kafkas = PartitionMetadata { topic_id: TopicId([7; 16]), partition: None };
+        assert_eq!(kafkas.encode(), b"version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw");
+        assert_eq!(PartitionMetadata::decode(&kafkas.encode()), Ok(kafkas));
+        let ours = PartitionMetadata { partition: Some(PartitionIndex(12)), ..kafkas };
+        assert_eq!(ours.encode(), [&kafkas.encode()[..], b"\npartition: 12"].concat());
+        assert_eq!(PartitionMetadata::decode(&ours.encode()), Ok(ours));
+        let missing = MetaError::Missing { key: "topic_id" };
+        assert_eq!(PartitionMetadata::decode(b"version: 0\npartition: 3\n"), Err(missing));
+        let wrong = [&kafkas.encode()[..], b"\npartition: x"].concat();
+        assert!(matches!(PartitionMetadata::decode(&wrong), Err(MetaError::Value { key: "partition", .. })));
     }
 
     #[test]

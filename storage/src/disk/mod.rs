@@ -1,7 +1,7 @@
 //! Files as a log needs them: aligned, durable, and gone without a stall.
 //!
 //! Holds: typed wrappers over the reactor's files (there is no second disk trait: the simulated disk lives under the
-//! reactor's driver, decision 0003), the small file formats of a data folder, its lock, the probe, pre-written spares.
+//! reactor's driver, decision 0003), the small file formats of a data folder, its lock, the probe, pre-written spares, the reserve.
 //! Never touches: batches, offsets, sockets.
 
 pub mod checkpoint;
@@ -10,6 +10,7 @@ pub mod files;
 pub mod meta;
 pub mod probe;
 pub mod remove;
+pub mod reserve;
 pub mod spare;
 pub mod speed;
 

@@ -3,6 +3,7 @@
 //! Holds: one blocking try with a scratch file, at start or from the tuning tool. Never touches: logs, the reactor.
 
 use super::BLOCK_BYTES;
+use super::files::is_no_space;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -61,6 +62,17 @@ pub enum ProbeError {
         /// How it failed.
         error: io::Error,
     },
+}
+
+impl ProbeError {
+    /// Whether the disk was full.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Self::NotWritable { error, .. } | Self::NoDsync { error, .. } => is_no_space(error),
+            Self::BlockTooLarge { .. } => false,
+        }
+    }
 }
 
 const SCRATCH_NAME: &str = ".probe.tmp";

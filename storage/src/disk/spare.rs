@@ -11,6 +11,7 @@
 
 use super::files::{is_no_space, mkdir_if_missing, write_full};
 use super::remove::remove_file;
+use super::reserve::Reserve;
 use corelog_reactor::{AlignedBuf, Durability, File, OpenHow, Reactor, ShardId};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -126,6 +127,7 @@ struct Inner {
     shard: ShardId,
     direct: bool,
     bytes_max: u64,
+    reserve: Reserve,
     used: Rc<Cell<u64>>,
     queue: RefCell<VecDeque<(u64, Rc<RefCell<Slot>>)>>,
     kept: RefCell<Vec<Spare>>,
@@ -141,13 +143,14 @@ pub struct SpareMaker(Rc<Inner>);
 impl SpareMaker {
     /// A maker for one shard's share `bytes_max` of the data folder's budget.
     #[must_use]
-    pub fn new(reactor: Reactor, data: &Path, shard: ShardId, direct: bool, bytes_max: u64) -> Self {
+    pub fn new(reactor: Reactor, data: &Path, shard: ShardId, direct: bool, bytes_max: u64, reserve: Reserve) -> Self {
         Self(Rc::new(Inner {
             reactor,
             folder: data.join(SPARE_FOLDER),
             shard,
             direct,
             bytes_max,
+            reserve,
             used: Rc::default(),
             queue: RefCell::default(),
             kept: RefCell::default(),
@@ -258,6 +261,7 @@ impl SpareMaker {
 
     async fn make(&self, bytes: u64) -> io::Result<(PathBuf, File)> {
         let inner = &self.0;
+        inner.reserve.may_grow()?;
         let number = inner.next.replace(inner.next.get() + 1);
         let path = inner.folder.join(format!("{}-{number}", inner.shard));
         mkdir_if_missing(&inner.reactor, &inner.folder).await?;

@@ -7,7 +7,7 @@ use super::Log;
 use super::error::ChangeError;
 use super::names::{INDEX, LOG, SNAPSHOT, TIME_INDEX, segment_path};
 use super::state::{Phase, Status};
-use crate::disk::files::{is_no_space, unlink_if_there};
+use crate::disk::files::{is_no_space, is_shortage, unlink_if_there};
 use crate::disk::remove::remove_file;
 use crate::ids::{LeaderEpoch, Offset};
 use std::io;
@@ -49,7 +49,9 @@ impl Log {
         }
         self.update_checkpoint(|entry| entry.log_start = entry.log_start.max(offset));
         deleting.is_recorded = true;
-        inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
+        // Also on a full disk: records go, and then there is space.
+        let flushed = inner.env.spend(is_no_space, async || inner.env.flush_checkpoint().await).await;
+        flushed.map_err(failed("write the checkpoint"))?;
         {
             let mut state = inner.state.borrow_mut();
             let start = state.log_start.max(offset).min(state.log_end);
@@ -117,8 +119,8 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that. If the disk is full the
-    /// log refuses a leader's appends until the epoch is durable, and goes on trying by itself.
+    /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that. If there is no space
+    /// or no file handle the log refuses a leader's appends until the epoch is durable, and goes on trying by itself.
     ///
     /// # Errors
     /// When the epoch goes back, `start` is not the log's end, the log is fenced or closed, or the disk fails.
@@ -152,7 +154,7 @@ impl Log {
         }
         match self.write_epochs().await {
             Ok(()) => Ok(()),
-            Err(error) if is_no_space(&error) => {
+            Err(error) if is_shortage(&error) => {
                 self.write_epochs_later();
                 Err(failed("write the leader epochs")(error))
             }
@@ -186,7 +188,7 @@ impl Log {
                         tracing::info!(log = %inner.name, "the leader epoch is on disk: the log takes appends");
                         return;
                     }
-                    Err(error) if is_no_space(&error) => {}
+                    Err(error) if is_shortage(&error) => {}
                     Err(error) => {
                         log.fence_io("writing the leader epochs", &error);
                         return;

@@ -16,12 +16,14 @@
 //! | fewer bytes | it goes on where it stopped, with the identical bytes |
 //! | ENOSPC, EDQUOT | appends are refused; the identical bytes are tried again until there is space |
 //! | any other error | the log is fenced |
+//!
+//! A segment's file that cannot be made for want of space or a file handle is tried again in the same way.
 
 use super::error::{CommitError, FenceReason};
 use super::names::{LOG, segment_path};
 use super::state::{Phase, Segment, State, Status};
 use super::{Inner, Log};
-use crate::disk::files::{WriteProgress, is_interrupted, is_no_space};
+use crate::disk::files::{WriteProgress, is_interrupted, is_no_space, is_shortage};
 use crate::disk::{align_down, align_up};
 use crate::ids::Offset;
 use crate::segment::tail::TailSlices;
@@ -156,6 +158,11 @@ impl Log {
         let total = (write.end() - write.start) as usize;
         let mut bufs = std::mem::replace(&mut write.bufs, CommitBufs::none());
         let mut progress = WriteProgress::default();
+        while write.is_growing
+            && let Err(error) = inner.env.reserve().may_grow()
+        {
+            self.wait_for_space(&error).await?;
+        }
         while progress.done() < total {
             bufs.skip = progress.done();
             let at = write.start + progress.done() as u64;
@@ -210,7 +217,7 @@ impl Log {
         assert!(state.writing, "a commit write of segment {} ended, but none was in flight", write.base);
         if state.status == Status::NoSpace {
             state.status = Status::Open;
-            tracing::info!(log = %inner.name, "the disk has space again");
+            tracing::info!(log = %inner.name, "appends are taken again");
         }
         state.made_durable(write.base, write.target, write.end());
         drop(state);
@@ -228,7 +235,7 @@ impl Log {
             let mut state = inner.state.borrow_mut();
             match &state.status {
                 Status::Open => {
-                    tracing::warn!(log = %inner.name, %error, "no space on the disk: appends are refused until there is");
+                    tracing::warn!(log = %inner.name, %error, "no space on the disk, or no file handle: appends are refused until there is");
                     state.status = Status::NoSpace;
                     inner.env.count(|c| c.no_space += 1);
                 }
@@ -258,7 +265,7 @@ impl Log {
             }
             match self.make_file(base).await {
                 Ok(()) => {}
-                Err(error) if is_no_space(&error) => self.wait_for_space(&error).await?,
+                Err(error) if is_shortage(&error) => self.wait_for_space(&error).await?,
                 Err(error) => {
                     return Err(CommitError::Fenced(self.fence_io("making a segment file", &error)));
                 }
@@ -300,6 +307,7 @@ impl Log {
                 file
             }
             None => {
+                inner.env.reserve().may_grow()?;
                 let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::write().create() };
                 Rc::new(reactor.open(&path, how).await?)
             }

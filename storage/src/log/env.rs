@@ -7,11 +7,12 @@ use super::cold::ColdSegments;
 use super::config::StorageOptions;
 use super::event::Event;
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
-use crate::disk::datadir::checkpoint_path;
+use crate::disk::datadir::{DataShare, checkpoint_path};
 use crate::disk::files::replace_file;
 use crate::disk::remove::remove_folder;
+use crate::disk::reserve::{Reserve, free_bytes};
 use crate::disk::spare::SpareMaker;
-use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX};
+use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_up};
 use corelog_reactor::{AlignedBuf, PoolExhausted, Reactor, ShardId};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,6 +36,8 @@ const EVICTION_TRIES_MAX: usize = 16;
 /// A read of the tail takes no memory, but keeps a chunk alive that the tail would let go of: such reads wait once only
 /// the part for appends is free. So at any time an append finds that part, and every chunk that is durable and not held.
 const RESERVE_PART: usize = 16;
+/// What a new log takes on the disk beside its first segment: its folder, two small files and their scratch.
+const LOG_FILES_BYTES: u64 = 4 * BLOCK_BYTES;
 /// Blocks kept aside for commit writes.
 const BLOCKS_KEPT: usize = 16;
 
@@ -119,6 +122,7 @@ struct Inner {
     data: PathBuf,
     options: StorageOptions,
     at_start: Arc<CheckpointSet>,
+    reserve: Reserve,
     spares: SpareMaker,
     tails: RefCell<TailCache>,
     checkpoint: RefCell<Checkpoint>,
@@ -137,19 +141,13 @@ struct Inner {
 pub struct StorageEnv(Rc<Inner>);
 
 impl StorageEnv {
-    /// The storage of `shard` in the data folder `data`, whose merged `checkpoints` come from
-    /// [`DataDir::checkpoints`](crate::disk::datadir::DataDir::checkpoints).
+    /// The storage of `shard` in the data folder that `share` is of.
     ///
     /// # Panics
     /// When the options contradict the block size.
     #[must_use]
-    pub fn new(
-        reactor: Reactor,
-        shard: ShardId,
-        data: &Path,
-        checkpoints: Arc<CheckpointSet>,
-        options: StorageOptions,
-    ) -> Self {
+    pub fn new(reactor: Reactor, shard: ShardId, share: DataShare, options: StorageOptions) -> Self {
+        let DataShare { path: data, checkpoints, reserve } = share;
         assert!(
             options.commit_bytes_max <= COMMIT_BYTES_MAX
                 && options.commit_bytes_max >= BLOCK_BYTES
@@ -157,7 +155,14 @@ impl StorageEnv {
             "commit writes of {} bytes",
             options.commit_bytes_max
         );
-        let spares = SpareMaker::new(reactor.clone(), data, shard, options.direct, options.prewritten_bytes_max);
+        let spares = SpareMaker::new(
+            reactor.clone(),
+            &data,
+            shard,
+            options.direct,
+            options.prewritten_bytes_max,
+            reserve.clone(),
+        );
         // The rest of the pool is for what is pending, for cold reads and for everybody else: see `RESERVE_PART`.
         let mut options = options;
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
@@ -167,9 +172,10 @@ impl StorageEnv {
             cold: ColdSegments::new(options.cold_segments_max),
             reactor,
             shard,
-            data: data.to_path_buf(),
+            data,
             options,
             at_start: checkpoints,
+            reserve,
             spares,
             tails: RefCell::default(),
             checkpoint: RefCell::default(),
@@ -216,6 +222,58 @@ impl StorageEnv {
     #[must_use]
     pub fn tail_bytes(&self) -> usize {
         self.0.tails.borrow().bytes
+    }
+
+    /// The space for what must work on a full disk.
+    #[must_use]
+    pub fn reserve(&self) -> &Reserve {
+        &self.0.reserve
+    }
+
+    /// Refuses `count` new logs that the disk has no room for, before anything is made of them. A simulated disk has no such
+    /// number: there it shows when they are made.
+    ///
+    /// # Errors
+    /// [`StorageFull`](io::ErrorKind::StorageFull).
+    pub fn has_room_for_logs(&self, count: u64) -> io::Result<()> {
+        let needed = count.saturating_mul(align_up(self.0.options.first_room_bytes) + LOG_FILES_BYTES);
+        if count == 0 || self.0.reactor.is_simulated() {
+            return Ok(());
+        }
+        // A file system that does not say what is free is simply tried.
+        match free_bytes(&self.0.data) {
+            Ok(free) if free < needed => {
+                let words = format!("{count} new logs take {needed} bytes, and {free} are free");
+                Err(io::Error::new(io::ErrorKind::StorageFull, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Does what must work also on a full disk, with the reserve if it takes that: see [`Reserve::spend`].
+    ///
+    /// # Errors
+    /// As `work` gives them in the end.
+    pub async fn spend<T, E>(
+        &self,
+        is_no_space: impl Fn(&E) -> bool,
+        work: impl AsyncFnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let result = self.0.reserve.spend(&self.0.reactor, is_no_space, work).await;
+        self.refill_reserve();
+        result
+    }
+
+    /// Has the reserve filled again, if it is spent, as soon as there is space.
+    pub fn refill_reserve(&self) {
+        if !self.0.reserve.is_spent() {
+            return;
+        }
+        let (reactor, reserve, pause) = (self.0.reactor.clone(), self.0.reserve.clone(), self.0.options.no_space_retry);
+        let task = async move { reserve.refill(&reactor, pause).await };
+        if self.0.reactor.spawn(task).is_err() {
+            tracing::warn!("no task for filling the reserve: the next deletion or start tries again");
+        }
     }
 
     /// Starts removing folders that a crash or a deletion left behind.

@@ -4,9 +4,9 @@
 
 use crate::batch::BatchError;
 use crate::disk::checkpoint::CheckpointError;
-use crate::disk::files::is_no_space;
+use crate::disk::files::is_shortage;
 use crate::disk::meta::MetaError;
-use crate::ids::{LeaderEpoch, Offset, Timestamp, TopicId};
+use crate::ids::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId};
 use crate::producers::{MarkerError, SequenceError};
 use crate::segment::scan::BatchFault;
 use std::io;
@@ -114,6 +114,22 @@ pub enum OpenError {
         /// Whose log was to be opened.
         expected: TopicId,
     },
+    /// The folder holds another partition of the same topic.
+    #[error(
+        "{folder} holds partition {found} of the topic, as its partition.metadata says, so folders were exchanged or restored \
+         to the wrong place. Nothing was changed. Stop the broker and give the folder its name back: {}. (To make its records \
+         those of {name} for good, remove the line `partition: {found}` from its partition.metadata)", home.display()
+    )]
+    Misplaced {
+        /// The folder.
+        folder: PathBuf,
+        /// Which partition it should hold.
+        name: String,
+        /// Which one it holds.
+        found: PartitionIndex,
+        /// The folder of that one.
+        home: PathBuf,
+    },
     /// `partition.metadata` is damaged.
     #[error("{path}: {error}")]
     Metadata {
@@ -143,10 +159,10 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the disk was full: the same may succeed when there is space.
+    /// Whether there was no space, no file handle or no memory: the same may succeed later.
     #[must_use]
-    pub fn is_no_space(&self) -> bool {
-        matches!(self, OpenError::Io { error, .. } if is_no_space(error))
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, OpenError::Io { error, .. } if is_shortage(error))
     }
 }
 

@@ -18,8 +18,8 @@ use super::error::ChangeError;
 use super::names::LogName;
 use super::state::Status;
 use crate::disk::checkpoint::{CheckpointEntry, LogKey};
-use crate::disk::files::read_file;
-use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata};
+use crate::disk::files::{is_no_space, read_file};
+use crate::disk::meta::{PARTITION_METADATA, PartitionMetadata};
 use crate::disk::remove::{DELETE_SUFFIX, STRAY_SUFFIX, aside};
 use crate::ids::{Offset, TopicId};
 use std::io;
@@ -76,11 +76,14 @@ impl StorageEnv {
     }
 
     async fn rename_deleted(&self, name: &LogName) -> Result<(), ChangeError> {
-        self.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
+        // Also on a full disk: it is how a full disk becomes less full.
+        let flushed = self.spend(is_no_space, async || self.flush_checkpoint().await).await;
+        flushed.map_err(failed("write the checkpoint"))?;
         let found = self.topic_of_folder(&name.to_string()).await.map_err(failed("look into the log's folder"))?;
         if found == Some(name.topic_id) {
             let to = aside(self.reactor(), self.data(), &name.to_string(), DELETE_SUFFIX);
-            let renamed = self.reactor().rename(&self.data().join(name.to_string()), &to).await;
+            let from = self.data().join(name.to_string());
+            let renamed = self.spend(is_no_space, async || self.reactor().rename(&from, &to).await).await;
             renamed.map_err(failed("rename the log's folder"))?;
             self.sync_data().await.map_err(failed("sync the data folder"))?;
             self.remove_leftovers(vec![to]);
@@ -95,7 +98,7 @@ impl StorageEnv {
     /// When the disk fails.
     pub async fn topic_of_folder(&self, folder: &str) -> io::Result<Option<TopicId>> {
         match read_file(self.reactor(), &self.data().join(folder).join(PARTITION_METADATA)).await {
-            Ok(bytes) => Ok(decode_partition_metadata(&bytes).ok()),
+            Ok(bytes) => Ok(PartitionMetadata::decode(&bytes).ok().map(|found| found.topic_id)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error),
         }

@@ -16,14 +16,14 @@ use super::names::{INDEX, SNAPSHOT, TIME_INDEX, parse_file_name, segment_path};
 use super::state::{Capture, Phase, Status};
 use super::{Inner, Log};
 use crate::disk::checkpoint::RecoveryPoint;
-use crate::disk::files::{is_no_space, replace_file, unlink_if_there, write_synced};
+use crate::disk::files::{is_shortage, replace_file, unlink_if_there, write_synced};
 use crate::epochs::CHECKPOINT_FILE_NAME;
 use crate::ids::Offset;
 use crate::segment::index::SegmentIndex;
 use std::io;
 use std::time::Duration;
 
-/// Pause before the keeper tries again what found no space.
+/// Pause before the keeper tries again what found no space or no handle.
 const NO_SPACE_PAUSE: Duration = Duration::from_secs(2);
 
 impl Log {
@@ -50,11 +50,11 @@ impl Log {
     async fn keep_house(&self) {
         let inner = &*self.0;
         while let Err(error) = self.keep_all().await {
-            if !is_no_space(&error) {
+            if !is_shortage(&error) {
                 self.fence_io("sealing a segment", &error);
                 break;
             }
-            tracing::warn!(log = %inner.name, %error, "no space for sealing a segment; trying again");
+            tracing::warn!(log = %inner.name, %error, "no space, or no file handle, for sealing a segment; trying again");
             inner.env.reactor().sleep(NO_SPACE_PAUSE).await;
             if inner.state.borrow().changing {
                 break;

@@ -17,8 +17,8 @@ use super::{Inner, Log};
 use crate::batch::HEADER_BYTES;
 use crate::disk::align_up;
 use crate::disk::checkpoint::{CheckpointEntry, LogKey};
-use crate::disk::files::{SCRATCH_SUFFIX, mkdir_if_missing, read_file, replace_file, unlink_if_there};
-use crate::disk::meta::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
+use crate::disk::files::{SCRATCH_SUFFIX, is_shortage, mkdir_if_missing, read_file, replace_file, unlink_if_there};
+use crate::disk::meta::{PARTITION_METADATA, PartitionMetadata};
 use crate::disk::spare::{write_zeroes, zeroes};
 use crate::epochs::{CHECKPOINT_FILE_NAME, EpochCache};
 use crate::ids::{LeaderEpoch, Offset};
@@ -60,7 +60,7 @@ impl Log {
             Err(error) => return Err(failed(&folder, "list it")(error)),
         };
         if has_metadata(&entries) {
-            check_topic_id(env, &name, &folder).await?;
+            check_owner(env, &name, &folder).await?;
             return Err(OpenError::AlreadyExists { folder });
         }
         let is_loss_accepted = entries.iter().any(|e| e.name == ACCEPT_LOSS);
@@ -69,6 +69,7 @@ impl Log {
                 return Err(OpenError::Unclaimed { folder, file: entry.name.clone() });
             }
         }
+        env.reserve().may_grow().map_err(failed(&folder, "make it"))?;
         if let Some(known) = known(env, &name.key()) {
             let offset = known.recovery.offset.max(known.log_start);
             if !is_loss_accepted {
@@ -86,10 +87,9 @@ impl Log {
         }
         let make = async {
             make_first_segment(env, &folder).await?;
-            let metadata = encode_partition_metadata(name.topic_id);
             // A folder with this file is a whole log: whatever else belongs to one is durable before.
             reactor.sync_dir(&folder).await?;
-            replace_file(reactor, &folder.join(PARTITION_METADATA), metadata).await
+            write_owner(env, &name, &folder).await
         };
         make.await.map_err(failed(&folder, "fill it"))?;
         Self::open(env, name, config).await
@@ -111,7 +111,7 @@ impl Log {
             }
             Err(error) => return Err(failed(&folder, "list it")(error)),
         };
-        check_topic_id(env, &name, &folder).await?;
+        let owner = check_owner(env, &name, &folder).await?;
         if entries.iter().any(|e| e.name == ACCEPT_LOSS) {
             // Its entry in the checkpoint was there before its files: nothing else would sync what an interrupted start made.
             reactor.sync_dir(&folder).await.map_err(failed(&folder, "sync it"))?;
@@ -120,6 +120,13 @@ impl Log {
         let is_done_with = |name: &str| name.ends_with(SCRATCH_SUFFIX) || name == ACCEPT_LOSS;
         for entry in entries.iter().filter(|e| e.name.to_str().is_some_and(is_done_with)) {
             unlink_if_there(reactor, &folder.join(&entry.name)).await.map_err(failed(&folder, "clean it up"))?;
+        }
+        if owner.partition.is_none() {
+            match write_owner(env, &name, &folder).await {
+                // The next start tries again.
+                Err(error) if is_shortage(&error) => {}
+                written => written.map_err(failed(&folder, "write its partition.metadata"))?,
+            }
         }
         let epochs = read_epochs(env, &folder).await?;
         // Also an epoch whose first records were lost before they were durable is not begun a second time.
@@ -228,13 +235,28 @@ fn has_metadata(entries: &[DirEntry]) -> bool {
     entries.iter().any(|e| e.name == PARTITION_METADATA)
 }
 
-async fn check_topic_id(env: &StorageEnv, name: &LogName, folder: &Path) -> Result<(), OpenError> {
+/// A folder with this file is a whole log.
+async fn write_owner(env: &StorageEnv, name: &LogName, folder: &Path) -> io::Result<()> {
+    let owner = PartitionMetadata { topic_id: name.topic_id, partition: Some(name.partition) };
+    replace_file(env.reactor(), &folder.join(PARTITION_METADATA), owner.encode()).await
+}
+
+/// Whose log the folder holds, if it is the one of `name`.
+async fn check_owner(env: &StorageEnv, name: &LogName, folder: &Path) -> Result<PartitionMetadata, OpenError> {
     let path = folder.join(PARTITION_METADATA);
     let bytes = read_file(env.reactor(), &path).await.map_err(failed(&path, "read it"))?;
-    match decode_partition_metadata(&bytes) {
-        Ok(found) if found == name.topic_id => Ok(()),
-        Ok(found) => Err(OpenError::TopicId { folder: folder.to_path_buf(), found, expected: name.topic_id }),
-        Err(error) => Err(OpenError::Metadata { path, error }),
+    let found = PartitionMetadata::decode(&bytes).map_err(|error| OpenError::Metadata { path, error })?;
+    if found.topic_id != name.topic_id {
+        let (found, expected) = (found.topic_id, name.topic_id);
+        return Err(OpenError::TopicId { folder: folder.to_path_buf(), found, expected });
+    }
+    match found.partition {
+        Some(other) if other != name.partition => {
+            let home = LogName { partition: other, ..name.clone() }.to_string();
+            let (folder, home) = (folder.to_path_buf(), env.data().join(home));
+            Err(OpenError::Misplaced { folder, name: name.to_string(), found: other, home })
+        }
+        _ => Ok(found),
     }
 }
 

@@ -54,7 +54,7 @@ pub fn ring() -> Reactor {
 /// A data folder with the storage of shard 0. Keep the first for as long as the second is used.
 pub async fn storage(reactor: &Reactor, path: &Path, options: StorageOptions) -> (DataDir, StorageEnv) {
     let data = DataDir::open(reactor, path).await.expect("a data folder");
-    let env = StorageEnv::new(reactor.clone(), ShardId(0), path, data.checkpoints(), options);
+    let env = StorageEnv::new(reactor.clone(), ShardId(0), data.share(), options);
     env.remove_leftovers(data.leftovers().to_vec());
     (data, env)
 }

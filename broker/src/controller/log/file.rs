@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use corelog_reactor::{Durability, File, OpenHow, Reactor};
+use corelog_storage::disk::files::{is_no_space, is_shortage};
 use tracing::warn;
 
 use super::files::{self, Found, read_file, write_all, write_tmp};
@@ -414,11 +415,11 @@ impl MetadataLog for FileLog {
 }
 
 impl FileLog {
-    /// A file beside the log could not be written: without room the log is as it was.
+    /// A file beside the log could not be written: without room or a file handle the log is as it was.
     fn or_no_space<T>(&mut self, written: io::Result<T>, what: &'static str) -> Result<T, LogWriteError> {
         match written {
             Ok(value) => Ok(value),
-            Err(error) if is_no_space(&error) => {
+            Err(error) if is_shortage(&error) => {
                 self.broken = false;
                 Err(LogWriteError::NoSpace(error))
             }
@@ -429,10 +430,6 @@ impl FileLog {
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> LogWriteError {
     move |error| LogWriteError::Failed { what, error }
-}
-
-fn is_no_space(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn bytes_of(entries: &[Entry]) -> u64 {

@@ -12,6 +12,7 @@ mod torn;
 
 use std::path::{Path, PathBuf};
 
+use corelog_storage::disk::files::is_no_space;
 use thiserror::Error;
 
 pub use file::{FileLog, OpenedLog};
@@ -62,7 +63,7 @@ pub struct SnapshotMeta {
 #[derive(Debug, Error)]
 pub enum LogWriteError {
     /// There is no room. The log is as it was, and can be used.
-    #[error("no room for the metadata log: {0}. Free some space in the data folder")]
+    #[error("no room for the change: {0}. Free some space in the data folder")]
     NoSpace(std::io::Error),
     /// Whether it was written is not known. The log refuses everything until the broker has been started again.
     #[error("the metadata log failed to {what}: {error}. Check the disk, then restart the broker")]
@@ -81,6 +82,14 @@ pub enum LogWriteError {
         /// How many.
         bytes: usize,
     },
+}
+
+impl LogWriteError {
+    /// Whether there was no room: the same may succeed when there is.
+    #[must_use]
+    pub const fn is_no_space(&self) -> bool {
+        matches!(self, Self::NoSpace(_))
+    }
 }
 
 /// Why a log cannot be opened.
@@ -207,6 +216,14 @@ pub enum OpenLogError {
         /// The term of the last entry.
         term: u64,
     },
+}
+
+impl OpenLogError {
+    /// Whether there was no room.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if is_no_space(error))
+    }
 }
 
 /// What to do about a folder of metadata that has lost something.

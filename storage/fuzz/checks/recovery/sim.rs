@@ -70,7 +70,7 @@ impl Machine {
         let task = async move {
             let value = match DataDir::open(&own, Path::new(DATA)).await {
                 Ok(data) => {
-                    let env = StorageEnv::new(own.clone(), ShardId(0), Path::new(DATA), data.checkpoints(), options);
+                    let env = StorageEnv::new(own.clone(), ShardId(0), data.share(), options);
                     Ok(work(own, env).await)
                 }
                 Err(error) => Err(error),

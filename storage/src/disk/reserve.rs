@@ -1,0 +1,215 @@
+//! Space set aside for a full disk: without it, a broker whose disk is full could neither start nor delete, and deleting is how
+//! a full disk becomes less full.
+//!
+//! Holds: the file `.reserve` of a data folder, whether it is there, the word that it is spent. Never touches: what the
+//! space is used for.
+//!
+//! ```text
+//!   whole ──(what must work finds no space: the file is removed, and the work is done again)──> spent
+//!     ^                                                                                          │ logs, spares and topics
+//!     └───────────────────(there is space for the file again: it is written)─────────────────────┘ do not grow meanwhile
+//! ```
+//!
+//! While it is spent nothing else grows: else a busy log would take at once what was freed for the next deletion.
+
+use super::files::{is_no_space, replace_file, unlink_if_there};
+use corelog_reactor::{OpenHow, Reactor};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Name of the file, in the data folder.
+pub const RESERVE_FILE: &str = ".reserve";
+/// What it holds at the least: some hundred small files, which is what a start and a deletion write beside the checkpoints.
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
+/// Copies of all checkpoints that it has room for, beside the present ones.
+const CHECKPOINT_COPIES: u64 = 2;
+/// Tries of what must work, once the reserve is spent: a file system may give freed space out a little later, and another
+/// shard may have been the one to free it.
+const TRIES: u32 = 4;
+/// The pause between two of them.
+const TRY_PAUSE: Duration = Duration::from_millis(50);
+/// Free beside the reserve before it is written again, so that it does not come and go.
+const SLACK_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+struct Inner {
+    data: PathBuf,
+    bytes: u64,
+    is_spent: AtomicBool,
+    is_being_refilled: AtomicBool,
+}
+
+/// The reserve of a data folder. All shards hold the same one.
+#[derive(Clone, Debug)]
+pub struct Reserve(Arc<Inner>);
+
+impl Reserve {
+    /// The reserve of the data folder `data`, whose checkpoints have `checkpoint_bytes` together. Nothing is written yet, and it
+    /// counts as whole.
+    #[must_use]
+    pub fn new(data: &Path, checkpoint_bytes: u64) -> Self {
+        Self(Arc::new(Inner {
+            data: data.to_path_buf(),
+            bytes: RESERVE_BYTES_MIN + checkpoint_bytes.saturating_mul(CHECKPOINT_COPIES),
+            is_spent: AtomicBool::new(false),
+            is_being_refilled: AtomicBool::new(false),
+        }))
+    }
+
+    /// Whether the disk was so full that it had to go, and it is not back: then nothing may grow that can wait.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.0.is_spent.load(Ordering::Relaxed)
+    }
+
+    /// Refuses what would grow while the reserve is spent, as a full disk does.
+    ///
+    /// # Errors
+    /// [`StorageFull`](io::ErrorKind::StorageFull).
+    pub fn may_grow(&self) -> io::Result<()> {
+        if !self.is_spent() {
+            return Ok(());
+        }
+        let words = "the disk is full: what is left of it is kept for deletions";
+        Err(io::Error::new(io::ErrorKind::StorageFull, words))
+    }
+
+    /// Makes the file, or makes it larger, unless it is as it should be. Durable when it returns.
+    ///
+    /// # Errors
+    /// As the operations give them. For want of space the reserve counts as spent; after any other error the broker does
+    /// without one.
+    pub async fn fill(&self, reactor: &Reactor) -> io::Result<()> {
+        let result = self.write(reactor).await;
+        let is_missing_space = result.as_ref().is_err_and(is_no_space);
+        self.0.is_spent.store(is_missing_space, Ordering::Relaxed);
+        result
+    }
+
+    async fn write(&self, reactor: &Reactor) -> io::Result<()> {
+        let path = self.path();
+        match reactor.open(&path, OpenHow::read()).await {
+            Ok(file) if file.len()? >= self.0.bytes => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        unlink_if_there(reactor, &path).await?;
+        let mut bytes = vec![0; usize::try_from(self.0.bytes).map_err(io::Error::other)?];
+        // Not zeroes: a file system that compresses would set nothing aside.
+        reactor.fill_random(&mut bytes);
+        let written = replace_file(reactor, &path, bytes).await;
+        if written.is_err() {
+            // What is there of it would only take space.
+            let _ = self.remove(reactor).await;
+        }
+        written
+    }
+
+    /// Does what must work also on a full disk: if it finds no space, the reserve is spent and it is done again. `work` must be
+    /// such that it can be repeated after it failed that way.
+    ///
+    /// # Errors
+    /// As `work` gives them in the end.
+    pub async fn spend<T, E>(
+        &self,
+        reactor: &Reactor,
+        is_no_space: impl Fn(&E) -> bool,
+        mut work: impl AsyncFnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        for attempt in 0..TRIES {
+            match work().await {
+                Err(error) if is_no_space(&error) && attempt == 0 => self.release(reactor).await,
+                Err(error) if is_no_space(&error) => reactor.sleep(TRY_PAUSE).await,
+                result => return result,
+            }
+        }
+        work().await
+    }
+
+    /// Gives the space up.
+    async fn release(&self, reactor: &Reactor) {
+        if !self.0.is_spent.swap(true, Ordering::Relaxed) {
+            let path = self.path();
+            tracing::warn!(
+                path = %path.display(),
+                "the disk is full: the reserve is given up, for deletions. Nothing else grows until there is space for it again"
+            );
+        }
+        if let Err(error) = self.remove(reactor).await {
+            tracing::warn!(%error, "the reserve could not be removed");
+        }
+    }
+
+    async fn remove(&self, reactor: &Reactor) -> io::Result<()> {
+        let path = self.path();
+        unlink_if_there(reactor, &path).await?;
+        let mut scratch = path.into_os_string();
+        scratch.push(super::files::SCRATCH_SUFFIX);
+        unlink_if_there(reactor, Path::new(&scratch)).await?;
+        // A journal gives freed blocks out once it has committed.
+        reactor.sync_dir(&self.0.data).await
+    }
+
+    /// Fills the reserve again as soon as there is space, if it is spent and nobody else is doing so.
+    pub async fn refill(&self, reactor: &Reactor, pause: Duration) {
+        if !self.is_spent() || self.0.is_being_refilled.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let _refilling = Refilling(&self.0);
+        while self.is_spent() {
+            reactor.sleep(pause).await;
+            if !self.has_room(reactor) {
+                continue;
+            }
+            match self.fill(reactor).await {
+                Ok(()) => tracing::info!("the disk has space again: the reserve is back"),
+                Err(error) if is_no_space(&error) => {}
+                Err(error) => tracing::warn!(%error, "no reserve: on a full disk deletions may be refused"),
+            }
+        }
+    }
+
+    /// Whether there seems to be space for it. A simulated disk is simply tried.
+    fn has_room(&self, reactor: &Reactor) -> bool {
+        let wanted = self.0.bytes + SLACK_BYTES;
+        reactor.is_simulated() || free_bytes(&self.0.data).is_ok_and(|free| free >= wanted)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.data.join(RESERVE_FILE)
+    }
+}
+
+/// The mark that somebody fills it, also when that is dropped half way.
+struct Refilling<'a>(&'a Inner);
+
+impl Drop for Refilling<'_> {
+    fn drop(&mut self) {
+        self.0.is_being_refilled.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that this process may still write to the disk under `folder`.
+///
+/// # Errors
+/// As statfs(2).
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: `statfs` is plain numbers, for which all zeroes are a value.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a path with its zero byte, and room for the answer.
+    if unsafe { libc::statfs(path.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: asks for a number, and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    // Some file systems keep a part for root.
+    let blocks = if is_root { stat.f_bfree } else { stat.f_bavail };
+    Ok(blocks.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(super::BLOCK_BYTES)))
+}
