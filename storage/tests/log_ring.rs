@@ -265,6 +265,39 @@ fn a_truncated_log_goes_on_at_the_cut() {
 }
 
 #[test]
+fn a_truncation_believes_no_wrong_index() {
+    let folder = folder();
+    let reactor = ring();
+    reactor.block_on(async {
+        let (_data, env) = storage(&reactor, folder.path(), StorageOptions::default()).await;
+        let log = Log::create(&env, name(), small_segments()).await.unwrap();
+        lead(&log).await;
+        for n in 0..200 {
+            append(&log, &batch(1, 5_000, n)).unwrap();
+            commit_all(&log).await;
+        }
+        let all = read_all(&log, Offset(0), 1 << 20).await;
+        log.close().await.unwrap();
+        // In a sealed segment each entry but the last gets the position of the next one: in order, and wrong.
+        let path = log.folder().join("00000000000000000000.index");
+        let sound = std::fs::read(&path).unwrap();
+        let entries: Vec<&[u8]> = sound.chunks(8).collect();
+        assert!(entries.len() > 4, "{}", entries.len());
+        let wrong: Vec<u8> = entries.windows(2).flat_map(|two| [&two[0][..4], &two[1][4..]].concat()).collect();
+        std::fs::write(&path, wrong).unwrap();
+        let target = i64::from(u32::from_be_bytes(entries[2][..4].try_into().unwrap()));
+        drop(log);
+
+        let log = Log::open(&env, name(), small_segments()).await.unwrap();
+        assert_eq!(log.truncate_to(Offset(target)).await.unwrap(), Offset(target));
+        let kept = read_all(&log, Offset(0), 1 << 20).await;
+        assert!(all.starts_with(&kept));
+        assert_eq!(offsets(&kept).len() as i64, target);
+    });
+    reactor.shutdown();
+}
+
+#[test]
 fn a_cold_read_of_records_deleted_since_its_plan_is_out_of_range_and_no_disk_failure() {
     let folder = folder();
     let reactor = ring();

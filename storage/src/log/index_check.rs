@@ -5,6 +5,7 @@
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::disk::files::read_full;
 use crate::disk::{BLOCK_BYTES, align_down};
+use crate::ids::Offset;
 use crate::segment::index::SegmentIndex;
 use crate::segment::offset_index::OffsetEntry;
 use corelog_reactor::{File, Reactor};
@@ -28,8 +29,28 @@ pub(super) async fn resume_at(
 ) -> io::Result<u64> {
     let block = align_down(position);
     let entry = block.checked_sub(1).and_then(|before| index.offsets.floor_by_position(before));
+    rewind_to(reactor, file, index, entry).await
+}
+
+/// The same for the batch that holds `offset`: back to one that ends at or before it.
+pub(super) async fn resume_before(
+    reactor: &Reactor,
+    file: &File,
+    index: &mut SegmentIndex,
+    offset: Offset,
+) -> io::Result<u64> {
+    let entry = index.offsets.floor(offset);
+    rewind_to(reactor, file, index, entry).await
+}
+
+async fn rewind_to(
+    reactor: &Reactor,
+    file: &File,
+    index: &mut SegmentIndex,
+    entry: Option<OffsetEntry>,
+) -> io::Result<u64> {
     match entry {
-        Some(entry) if stands(reactor, file, entry).await? => Ok(index.rewind(block)),
+        Some(entry) if stands(reactor, file, entry).await? => Ok(index.rewind(u64::from(entry.position) + 1)),
         Some(_) | None => Ok(index.rewind(0)),
     }
 }

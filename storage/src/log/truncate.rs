@@ -17,6 +17,7 @@ use super::Log;
 use super::append::{marker_of, record_in};
 use super::cold::load_index;
 use super::error::{ChangeError, ReadError};
+use super::index_check::resume_before;
 use super::keeper::Changing;
 use super::names::{LOG, SNAPSHOT, parse_file_name, segment_path};
 use super::repair::{discard, remove_segment_files};
@@ -161,8 +162,9 @@ impl Log {
                 .ok(),
         };
         let mut index = index.unwrap_or_else(|| SegmentIndex::new(base));
-        let floor = u64::from(index.offsets.floor_position(offset));
-        let resume = index.rewind(floor + 1);
+        // Where to cut is not taken from an index that may be wrong: only from the batches themselves.
+        let resume = resume_before(inner.env.reactor(), &file, &mut index, offset).await;
+        let resume = resume.map_err(failed("read a segment"))?;
         let mut scanner = if resume == 0 {
             Scanner::new(0, base, LeaderEpoch::NONE, Some(offset))
         } else {
