@@ -18,7 +18,7 @@ use support::bomb::gzip_bomb_batch;
 use support::broker::{Broker, BrokerSetup};
 use support::random::{Random, test_seed};
 use support::raw::{Encoder, RawConnection, frame, request};
-use support::requests::{PRODUCE, batch, produce, produce_answer};
+use support::requests::{FETCH, PRODUCE, batch, produce, produce_answer};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -315,6 +315,46 @@ fn a_large_well_formed_request_that_names_everything_twice_does_not_hold_up_othe
     drop(bystander);
     let worst = latencies.lock().expect("the bystander's notes").iter().max().copied();
     assert!(worst < Some(Duration::from_secs(3)), "the bystander waited {worst:?}");
+    assert!(broker.exited().is_none(), "the broker goes on");
+}
+
+/// Fetch 4 of partitions `0..count` of a topic.
+fn fetch_of(topic: &str, count: i32) -> Encoder {
+    let head = Encoder::default().i32(-1).i32(0).i32(0).i32(1 << 20).i8(0).i32(1).string(topic).i32(count);
+    (0..count).fold(head, |out, partition| out.i32(partition).i64(0).i32(1 << 20))
+}
+
+#[test]
+fn a_fetch_names_tens_of_thousands_of_partitions_without_holding_up_others_and_never_millions() {
+    const NAMED: i32 = 32_000;
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let setup = BrokerSetup::new(data.path(), 1);
+    let mut broker = setup.start();
+    Admin::new(&setup.bootstrap(), PATIENCE).create_topic("t", 1, &[]).expect("a topic");
+    let before = broker.resident_bytes();
+    for topic in ["t", "unknown"] {
+        let mut connection = RawConnection::connect(setup.address()).expect("a connection");
+        let answer = connection.call(FETCH, 4, fetch_of(topic, NAMED)).expect("an answer");
+        assert!(answer.len() > NAMED as usize * 30, "{} bytes", answer.len());
+    }
+    let longest = broker.status("turn_max_us", 1);
+    println!("the longest turn took {longest} µs");
+
+    // The largest request that there may be: six million partitions.
+    let frame = frame(&request(FETCH, 4, 1, fetch_of("t", 6_000_000)));
+    assert!(frame.len() > 90 << 20);
+    let began = Instant::now();
+    let mut connection = RawConnection::connect(setup.address()).expect("a connection");
+    let _ = connection.send(&frame);
+    assert!(connection.is_closed_within(PATIENCE), "it was answered");
+    let grown = broker.resident_bytes().saturating_sub(before);
+    println!(
+        "{:?}, {} MiB, the longest turn took {} µs",
+        began.elapsed(),
+        grown >> 20,
+        broker.status("turn_max_us", 1)
+    );
+    assert!(grown < 400 << 20, "{} MiB for a request of 100", grown >> 20);
     assert!(broker.exited().is_none(), "the broker goes on");
 }
 

@@ -47,6 +47,8 @@ use crate::shard::mail::{Answer, Ask};
 const TOPIC_IDS_FROM: i16 = 13;
 /// Sessions exist from this version on, KIP-227.
 const SESSIONS_FROM: i16 = 7;
+/// Partitions of one fetch that are handled before others have their turn.
+const PARTITIONS_A_TURN: usize = 1024;
 /// The longest a fetch waits, whatever it asks for. A client that closes its connection ends its wait at once; one whose
 /// machine is gone without a word is noticed when its answer is sent.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -107,7 +109,7 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk, hung_up: Pin<&mut impl Future
         from_follower,
     };
     let image = shard.image();
-    let (wanted, forgotten) = named(&request, context.version, &image);
+    let (wanted, forgotten) = named(shard, &request, context.version, &image).await;
     let fetch = shard.sessions().borrow_mut().begin(session, wanted, &forgotten, shard.reactor().now());
     if let Some(error) = fetch.refusal() {
         return refuse(&context, session_code(error), SESSION_ID_NONE);
@@ -121,14 +123,29 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk, hung_up: Pin<&mut impl Future
         read_committed: request.isolation_level == 1,
         is_negative,
     };
-    let targets: Parts<Target> =
-        fetch.partitions.iter().map(|partition| target(partition, &image, &context, &limits)).collect();
+    let mut targets: Parts<Target> = Parts::with_capacity(fetch.partitions.len());
+    for partition in &fetch.partitions {
+        targets.push(target(partition, &image, &context, &limits));
+        breathe(shard, targets.len()).await;
+    }
     let results = read_until_enough(shard, &targets, &limits, hung_up).await;
-    finish(shard, &context, &image, fetch, results, &limits)
+    finish(shard, &context, &image, fetch, results, &limits).await
+}
+
+/// Between the partitions of a request that names very many: others have their turn every now and then.
+async fn breathe(shard: &Shard, done: usize) {
+    if done.is_multiple_of(PARTITIONS_A_TURN) {
+        shard.reactor().yield_now().await;
+    }
 }
 
 /// The partitions that a request names, and those it forgets.
-fn named(request: &FetchRequest<'_>, version: i16, image: &MetadataImage) -> (Vec<FetchPartition>, Vec<FetchKey>) {
+async fn named(
+    shard: &Shard,
+    request: &FetchRequest<'_>,
+    version: i16,
+    image: &MetadataImage,
+) -> (Vec<FetchPartition>, Vec<FetchKey>) {
     let topic = |name: &str, id: Uuid| {
         if version >= TOPIC_IDS_FROM {
             FetchTopic::Id(TopicId(id.0))
@@ -142,14 +159,17 @@ fn named(request: &FetchRequest<'_>, version: i16, image: &MetadataImage) -> (Ve
     let mut wanted = Vec::with_capacity(request.topics.iter().map(|topic| topic.partitions.len()).sum());
     for named in request.topics.iter() {
         let topic = topic(named.topic, named.topic_id);
-        wanted.extend(named.partitions.iter().map(|partition| FetchPartition {
-            key: FetchKey { topic: topic.clone(), partition: PartitionIndex(partition.partition) },
-            fetch_offset: Offset(partition.fetch_offset),
-            max_bytes: partition.partition_max_bytes,
-            current_leader_epoch: epoch(partition.current_leader_epoch),
-            last_fetched_epoch: epoch(partition.last_fetched_epoch),
-            log_start_offset: Offset(partition.log_start_offset),
-        }));
+        for partition in named.partitions.iter() {
+            wanted.push(FetchPartition {
+                key: FetchKey { topic: topic.clone(), partition: PartitionIndex(partition.partition) },
+                fetch_offset: Offset(partition.fetch_offset),
+                max_bytes: partition.partition_max_bytes,
+                current_leader_epoch: epoch(partition.current_leader_epoch),
+                last_fetched_epoch: epoch(partition.last_fetched_epoch),
+                log_start_offset: Offset(partition.log_start_offset),
+            });
+            breathe(shard, wanted.len()).await;
+        }
     }
     let mut forgotten = Vec::new();
     for named in request.forgotten_topics_data.iter() {
@@ -191,7 +211,7 @@ fn target(partition: &FetchPartition, image: &MetadataImage, context: &RequestCo
 }
 
 /// Tells the session what was read, and encodes what it says is news.
-fn finish(
+async fn finish(
     shard: &Rc<Shard>,
     context: &RequestContext,
     image: &MetadataImage,
@@ -222,6 +242,7 @@ fn finish(
     let mut encoder = begin_shared_reply(shard, context);
     let mut writer =
         FetchResponseWriter::begin(&mut encoder, 0, ErrorCode::None, finished.session_id, topics().count());
+    let mut written = 0;
     for partitions in topics() {
         let (name, id) = match &keys[partitions[0]].topic {
             FetchTopic::Id(id) => (image.topic(*id).map_or("", |topic| &topic.name), Uuid(id.0)),
@@ -230,6 +251,8 @@ fn finish(
         writer.topic(name, id, partitions.len());
         for &position in partitions {
             writer.partition(&encoded(keys[position].partition, &results[position], limits.read_committed));
+            written += 1;
+            breathe(shard, written).await;
         }
     }
     writer.end(&[]);

@@ -1,12 +1,17 @@
 //! Arrays that stay in the frame.
 //!
 //! Holds: a validated array of borrowed elements and its iterator: what keeps Produce and Fetch free of allocation.
-//! Never touches: the heap.
+//! Never touches: the heap; but its elements count against the message's budget of it ([`ELEMENT_HEAP_BYTES`]).
 
 use std::fmt;
 
 use super::value::{Nullable, Wire, not_null};
 use super::{DecodeError, Decoder, Encoder, FieldType};
+
+/// What an element costs whoever handles it: it owns no heap itself, but each partition of a produce or fetch gets an entry in
+/// several lists on the way to its answer. It counts against the message's heap budget, so that a request can't name
+/// millions.
+pub const ELEMENT_HEAP_BYTES: usize = 512;
 
 /// An array read in place: walked once when it is decoded, so that walking it again cannot fail.
 ///
@@ -45,7 +50,7 @@ impl<'a, T: Wire<'a> + Clone> LazyArray<'a, T> {
     pub fn iter(&self) -> LazyIter<'a, T> {
         LazyIter(match self.elements {
             Elements::Frame { bytes, len, version, flexible } => {
-                // Elements of a lazy array own no heap, so the budget was spent on nothing and needs no bound here.
+                // The budget was charged for them when they were first decoded.
                 let decoder = Decoder::new(bytes, version, flexible).with_heap_bytes_max(usize::MAX);
                 Iter::Frame { decoder, left: len }
             }
@@ -172,6 +177,8 @@ impl<'a, T: Wire<'a> + Clone> Nullable<'a> for LazyArray<'a, T> {
         let Some(len) = d.array_len(T::min_size(version, flexible))? else {
             return Ok(None);
         };
+        // Before they are looked at: what is too much is refused at once.
+        d.charge(len.saturating_mul(ELEMENT_HEAP_BYTES))?;
         let start = d.rest();
         for _ in 0..len {
             T::decode(d)?;

@@ -21,6 +21,7 @@ use std::time::Duration;
 use corelog_net::wire::ErrorCode;
 use corelog_storage::ids::Offset;
 
+use super::breathe;
 use crate::partition::read::{PartitionData, PartitionRead};
 use crate::partition::watch::WatchEntry;
 use crate::shard::Shard;
@@ -128,6 +129,7 @@ async fn read_memory(shard: &Rc<Shard>, targets: &[Target], bytes_max: usize) ->
                 PartitionData::failed(ErrorCode::NotLeaderOrFollower)
             }
         });
+        breathe(shard, results.len()).await;
     }
     ask(shard, by_owner, &mut results, |reads| Ask::Read { reads, bytes_max }).await;
     results
