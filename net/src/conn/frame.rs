@@ -19,7 +19,17 @@ const FIRST_BUFFER_BYTES: usize = 4096;
 /// How a frame's buffer grows: as soon as it is full, to this many times its size.
 const GROWTH: usize = 4;
 
-/// Frames up to this size that arrive whole share chunks of memory.
+/// Frames up to this size that arrive whole share chunks of memory, and are charged to nobody. What that may come to, for each
+/// connection:
+///
+/// ```text
+///   read and not yet handled: one read through the shared buffer, as no other is made before      64 KiB
+///   a request that waits (a long poll), and the chunk that it keeps                               16 KiB
+///   produces in flight, 128 of 4 KiB, while their appends wait for memory or the disk            512 KiB
+/// ```
+///
+/// The first takes a client that pipelines that much behind a long poll; the last a disk that stands still. As a rule a
+/// connection holds nothing here. Who lets strangers in bounds the sum by `max.connections`.
 const SMALL_FRAME_BYTES_MAX: usize = 4096;
 /// A chunk of them. One frame that is kept (a long poll's) keeps its chunk: it is small for that.
 const SMALL_FRAMES_CHUNK_BYTES: usize = 16 << 10;
@@ -28,8 +38,7 @@ const SMALL_FRAMES_CHUNK_BYTES: usize = 16 << 10;
 ///
 /// A frame is copied behind the one before it. When a chunk is full, it is used again from its start if its frames are
 /// gone by then, as they are as a rule; only else is there a new one. So a small request allocates nothing. It is not
-/// charged to [`FrameMemory`] either, since a charge has to be kept somewhere: such frames are bounded by the requests that
-/// a connection may have in flight.
+/// charged to [`FrameMemory`] either, since a charge has to be kept somewhere: see `SMALL_FRAME_BYTES_MAX` for their bound.
 #[derive(Debug, Default)]
 pub struct SmallFrames(BytesMut);
 

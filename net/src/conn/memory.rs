@@ -11,7 +11,8 @@
 //!   and beside it one at a time that could not grow within it
 //! ```
 //!
-//! The smallest frames, up to 4 KiB, that arrive whole are not charged at all (see [`SmallFrames`](super::frame::SmallFrames)).
+//! The smallest frames, up to 4 KiB, that arrive whole are not charged at all: their bound is the number of connections
+//! times what each may have of them (see `SMALL_FRAME_BYTES_MAX` in [`frame`](super::frame)).
 //!
 //! So clients that begin frames and don't end them leave room for the small ones of others; many frames that each hold
 //! some memory and want more are never stuck for good, since one of them gets on, then the next; and a frame may be as
