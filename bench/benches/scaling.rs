@@ -51,7 +51,7 @@ impl Shard {
         let id = ShardId(number);
         let (data, log) = reactor.block_on(async {
             let data = DataDir::open(&reactor, &folder).await.unwrap();
-            let env = StorageEnv::new(reactor.clone(), id, &folder, data.checkpoints(), StorageOptions::default());
+            let env = StorageEnv::new(reactor.clone(), id, data.share(), StorageOptions::default());
             let name = LogName { topic: "bench".into(), partition: PartitionIndex(0), topic_id: TopicId([7; 16]) };
             let log = Log::create(&env, name, LogConfig::default()).await.unwrap();
             log.new_epoch(LeaderEpoch(0), Offset(0)).await.unwrap();
