@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
+use corelog_storage::disk::files::is_no_space;
 use tracing::{info, warn};
 
 use super::together::together;
@@ -117,7 +118,8 @@ pub async fn stop(shard: Rc<Shard>) {
         }
     });
     together(CLOSES_AT_ONCE, closes).await;
-    if let Err(reason) = shard.storage().flush_checkpoint().await {
+    let storage = shard.storage();
+    if let Err(reason) = storage.spend(is_no_space, async || storage.flush_checkpoint().await).await {
         warn!(shard = shard.id().0, %reason, "checkpoint not written; the next start scans more");
     }
     controlling::stop(&shard).await;

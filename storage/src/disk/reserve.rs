@@ -10,7 +10,8 @@
 //!     └───────────────────(there is space for the file again: it is written)─────────────────────┘ do not grow meanwhile
 //! ```
 //!
-//! While it is spent nothing else grows: else a busy log would take at once what was freed for the next deletion.
+//! While it is spent nothing else grows: else a busy log would take at once what was freed for the next deletion. And since the
+//! disk may have other users, what was freed and not needed is set aside again, as a smaller file.
 
 use super::files::{is_no_space, replace_file, unlink_if_there};
 use corelog_reactor::{OpenHow, Reactor};
@@ -35,6 +36,11 @@ const TRIES: u32 = 4;
 const TRY_PAUSE: Duration = Duration::from_millis(50);
 /// Free beside the reserve before it is written again, so that it does not come and go.
 const SLACK_BYTES: u64 = 64 << 10;
+/// The part of its blocks that ext4 keeps for itself (`reserved_clusters` in its sysfs folder), and the most of them.
+const EXT4_OWN_PART: u64 = 50;
+const EXT4_OWN_BLOCKS_MAX: u64 = 4096;
+/// The smallest part of it that is worth keeping.
+const PART_BYTES_MIN: u64 = 16 << 10;
 
 #[derive(Debug)]
 struct Inner {
@@ -85,22 +91,47 @@ impl Reserve {
     /// As the operations give them. For want of space the reserve counts as spent; after any other error the broker does
     /// without one.
     pub async fn fill(&self, reactor: &Reactor) -> io::Result<()> {
-        let result = self.write(reactor).await;
+        // Looked at first: what a failed write has taken is not free again at once.
+        let result = match self.has_room(reactor, self.part_bytes(reactor)) {
+            true => self.write(reactor, self.0.bytes).await,
+            false => Err(io::ErrorKind::StorageFull.into()),
+        };
         let is_missing_space = result.as_ref().is_err_and(is_no_space);
         self.0.is_spent.store(is_missing_space, Ordering::Relaxed);
+        if is_missing_space {
+            self.keep_a_part(reactor).await;
+        }
         result
     }
 
-    async fn write(&self, reactor: &Reactor) -> io::Result<()> {
+    /// Sets aside what is left of the disk, if it is not enough for the whole.
+    async fn keep_a_part(&self, reactor: &Reactor) {
+        if reactor.is_simulated() {
+            return;
+        }
+        let free = free_bytes(&self.0.data).unwrap_or(0);
+        let mut bytes = free.saturating_sub(SLACK_BYTES).min(self.0.bytes);
+        // What is free is not always free for us: then less must do.
+        while bytes >= PART_BYTES_MIN {
+            if self.write(reactor, bytes).await.is_ok() {
+                tracing::debug!(bytes, "a part of the reserve is kept");
+                return;
+            }
+            bytes /= 2;
+        }
+    }
+
+    /// Writes the file of `bytes`, unless there is one as large.
+    async fn write(&self, reactor: &Reactor, bytes: u64) -> io::Result<()> {
         let path = self.path();
         match reactor.open(&path, OpenHow::read()).await {
-            Ok(file) if file.len()? >= self.0.bytes => return Ok(()),
+            Ok(file) if file.len()? >= bytes => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         unlink_if_there(reactor, &path).await?;
-        let mut bytes = vec![0; usize::try_from(self.0.bytes).map_err(io::Error::other)?];
+        let mut bytes = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
         // Not zeroes: a file system that compresses would set nothing aside.
         reactor.fill_random(&mut bytes);
         let written = replace_file(reactor, &path, bytes).await;
@@ -164,7 +195,11 @@ impl Reserve {
         let _refilling = Refilling(&self.0);
         while self.is_spent() {
             reactor.sleep(pause).await;
-            if !self.has_room(reactor) {
+            let part = self.part_bytes(reactor);
+            if !self.has_room(reactor, part) {
+                if part == 0 {
+                    self.keep_a_part(reactor).await;
+                }
                 continue;
             }
             match self.fill(reactor).await {
@@ -175,10 +210,15 @@ impl Reserve {
         }
     }
 
-    /// Whether there seems to be space for it. A simulated disk is simply tried.
-    fn has_room(&self, reactor: &Reactor) -> bool {
-        let wanted = self.0.bytes + SLACK_BYTES;
-        reactor.is_simulated() || free_bytes(&self.0.data).is_ok_and(|free| free >= wanted)
+    /// Whether there seems to be space for the whole, of which `part` bytes are kept. A simulated disk is simply tried.
+    fn has_room(&self, reactor: &Reactor, part: u64) -> bool {
+        let wanted = (self.0.bytes + SLACK_BYTES).saturating_sub(part);
+        part >= self.0.bytes || reactor.is_simulated() || free_bytes(&self.0.data).is_ok_and(|free| free >= wanted)
+    }
+
+    /// Bytes of the file there is.
+    fn part_bytes(&self, reactor: &Reactor) -> u64 {
+        if reactor.is_simulated() { 0 } else { std::fs::metadata(self.path()).map_or(0, |file| file.len()) }
     }
 
     fn path(&self) -> PathBuf {
@@ -209,7 +249,9 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     }
     // SAFETY: asks for a number, and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    // Some file systems keep a part for root.
-    let blocks = if is_root { stat.f_bfree } else { stat.f_bavail };
+    // Some file systems keep a part for root, and ext4 another one for itself, which nobody gets.
+    let own = if stat.f_bfree > stat.f_bavail { (stat.f_blocks / EXT4_OWN_PART).min(EXT4_OWN_BLOCKS_MAX) } else { 0 };
+    let for_root = stat.f_bfree.saturating_sub(own).max(stat.f_bavail);
+    let blocks = if is_root { for_root } else { stat.f_bavail };
     Ok(blocks.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(super::BLOCK_BYTES)))
 }
