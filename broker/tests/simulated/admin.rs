@@ -178,6 +178,19 @@ async fn ask_offsets(work: &Rc<Work>, connection: &Connection, random: &mut Rand
     Ok(())
 }
 
+/// Asks for the first record of some times.
+async fn ask_times(work: &Rc<Work>, connection: &Connection, place: &Place, random: &mut Random) -> Result<(), Gone> {
+    let times = work.model.borrow_mut().partition(place.key).times();
+    let pick = |number: u64| times.get(number as usize).copied();
+    for known in (0..2).filter_map(|_| pick(random.below(times.len().max(1) as u64))).collect::<Vec<_>>() {
+        let time = known + random.below(3) as i64 - 1;
+        let wanted = work.model.borrow_mut().partition(place.key).first_at(time);
+        let found = requests::list_offset(connection, place, time).await?;
+        assert_eq!(found, (ErrorCode::None, wanted.unwrap_or(-1)), "the first record at {time} of {place:?}");
+    }
+    Ok(())
+}
+
 /// Compares all topics with what is known of them.
 async fn observe(work: &Rc<Work>, connection: &Connection, is_new_life: bool) -> Result<(), Gone> {
     let described = requests::metadata(connection).await?;
@@ -219,6 +232,7 @@ pub async fn verify(
         let place = Place { topic, key };
         let end = read_whole(work, connection, &place, bytes_max).await?;
         ask_epochs(work, connection, &place, end).await?;
+        ask_times(work, connection, &place, random).await?;
     }
     // Metadata can be changed, whatever happened before.
     configure(work, connection, STABLE[random.below(2) as usize], random).await

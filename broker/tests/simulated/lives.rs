@@ -61,6 +61,10 @@ pub fn run(seed: u64, broken: Broken) -> Summary {
     let producers = (0..IDEMPOTENT_PRODUCERS).map(|_| Rc::default()).collect();
     let mut run = Run { world, clients, broker, work, producers, random: Random::new(seed), broken };
     run.world.set_network(calm_network());
+    if run.random.chance(250) {
+        // The second makes batches of 1,024 bytes, the third of 4,096: they begin where the disk's blocks do.
+        run.work.same_bytes.set(Some([100, 946, 4_018][run.random.below(3) as usize]));
+    }
     for life in 0..LIVES {
         run.live(life);
     }

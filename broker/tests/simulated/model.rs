@@ -31,6 +31,13 @@ struct Sent {
     is_lost: bool,
 }
 
+impl Sent {
+    /// The time of its first record.
+    fn first_time(&self) -> i64 {
+        BatchHeader::parse(&self.bytes).expect("a batch of ours").base_timestamp.0
+    }
+}
+
 /// A batch whose place is known.
 #[derive(Clone, Debug)]
 struct Placed {
@@ -320,6 +327,24 @@ impl PartitionModel {
             ends.push((epoch, end));
         }
         ends
+    }
+
+    /// The first times of the batches that were read.
+    pub fn times(&self) -> Vec<i64> {
+        let found = self.placed.values().filter(|placed| placed.is_found);
+        found.filter_map(|placed| self.sent.get(&placed.crc).map(Sent::first_time)).collect()
+    }
+
+    /// The first of the records that were read whose time is this one or later.
+    pub fn first_at(&self, time: i64) -> Option<i64> {
+        let found = self.placed.iter().filter(|(_, placed)| placed.is_found);
+        let sent = found.filter_map(|(base, placed)| Some((*base, self.sent.get(&placed.crc)?)));
+        let mut offsets = sent.flat_map(|(base, sent)| {
+            // The time of each record is one more than that of the one before it.
+            let late_enough = (0..i64::from(sent.records)).filter(move |nth| sent.first_time() + nth >= time);
+            late_enough.map(move |nth| base + nth)
+        });
+        offsets.find(|offset| *offset >= self.facts.log_start)
     }
 
     /// The next whole read must find everything again.

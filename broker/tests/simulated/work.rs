@@ -36,6 +36,8 @@ pub struct Work {
     pub may_refuse: Cell<bool>,
     /// The disk fails: what it was asked to write may be there nevertheless.
     pub is_disk_bad: Cell<bool>,
+    /// Every batch is one record with so many bytes, so that what a torn write left lies where batches begin.
+    pub same_bytes: Cell<Option<usize>>,
     /// Workers that are not done.
     pub running: Cell<usize>,
     connections: Cell<u64>,
@@ -51,6 +53,7 @@ impl Work {
             is_ending: Cell::new(false),
             may_refuse: Cell::new(false),
             is_disk_bad: Cell::new(false),
+            same_bytes: Cell::new(None),
             running: Cell::new(0),
             connections: Cell::new(0),
         })
@@ -110,23 +113,29 @@ impl Work {
     }
 }
 
+/// What batches are compressed with: mostly nothing.
+const CODECS: [TargetCodec; 4] = [TargetCodec::None, TargetCodec::None, TargetCodec::Lz4, TargetCodec::Snappy];
+
 /// Records of some size that fits the topic; `number` makes them unlike all others.
 fn batch(work: &Work, random: &mut Random, place: &Place, number: u64, producer: Option<(i64, i16, i32)>) -> Vec<u8> {
     let now = work.reactor.unix_ms().0;
     let bytes_max = work.model.borrow().segment_bytes.get(&place.topic).copied().unwrap_or_default();
-    let codecs = [TargetCodec::None, TargetCodec::None, TargetCodec::Lz4, TargetCodec::Snappy];
-    let mut builder = BatchBuilder::new(codecs[random.below(4) as usize]);
+    let (codecs, records) = match work.same_bytes.get() {
+        Some(_) => (1, 1),
+        None => (CODECS.len() as u64, 1 + random.below(4)),
+    };
+    let mut builder = BatchBuilder::new(CODECS[random.below(codecs) as usize]);
     if let Some((id, epoch, sequence)) = producer {
         builder = builder.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(sequence));
     }
-    let value_bytes = match random.below(40) {
+    let some_bytes = match random.below(40) {
         0 => 40_000 + random.below(60_000),
         1 => 240_000,
         2..=6 => 1_000 + random.below(9_000),
         _ => random.below(300),
     };
-    let value_bytes = (value_bytes as usize).min(bytes_max / 5);
-    for nth in 0..1 + random.below(4) {
+    let value_bytes = work.same_bytes.get().unwrap_or(some_bytes as usize).min(bytes_max / 5);
+    for nth in 0..records {
         let mut value = number.to_be_bytes().to_vec();
         value.extend(random.bytes(value_bytes));
         builder.append(Timestamp(now + nth as i64), None, Some(&value), &[]);
