@@ -104,6 +104,41 @@ fn a_failed_write_fences_the_log_until_a_restart() {
 }
 
 #[test]
+fn a_log_that_finds_no_file_handle_refuses_appends_and_goes_on_once_there_is_one() {
+    let mut bench = bench(3);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(small_segments()).await;
+        fill(&log, 2).await;
+        let needs_handle = |kind| matches!(kind, DiskOpKind::Open | DiskOpKind::SyncFolder);
+        bench.disk().set_fault(move |op| needs_handle(op.kind).then_some(DiskFault::Errno(libc::EMFILE)));
+        let mut appended = 2;
+        // Up to the next segment, which takes a new file.
+        while !log.status().no_space {
+            if append(&log, &batch(1, 10_000, appended)).is_ok() {
+                appended += 1;
+            }
+            let committing = log.clone();
+            bench.reactor.spawn(async move { committing.commit().await.unwrap() }).unwrap();
+            bench.reactor.sleep(Duration::from_millis(20)).await;
+            assert!(appended < 20, "{:?}", log.status());
+        }
+        assert!(matches!(append(&log, &batch(1, 10, 3)), Err(AppendError::NoSpace)));
+        assert_eq!(log.fenced(), None);
+        bench.disk().clear_fault();
+        bench.reactor.sleep(Duration::from_millis(200)).await;
+        append(&log, &batch(1, 10, 3)).expect("an append once there are handles");
+        commit_all(&log).await;
+        assert_eq!((log.fenced(), log.log_end()), (None, Offset(appended as i64 + 1)));
+    });
+    bench.cut_power();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(small_segments()).await;
+        assert_eq!(log.fenced(), None);
+        assert_eq!(offsets(&read_all(&log, Offset(0), 1 << 20).await).len() as i64, log.log_end().0);
+    });
+}
+
+#[test]
 fn a_full_disk_refuses_appends_and_lifts_by_itself() {
     let bench = bench(2);
     bench.reactor.block_on(async {

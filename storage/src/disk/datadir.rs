@@ -15,7 +15,7 @@
 //! ```
 
 use super::checkpoint::{CheckpointError, CheckpointSet};
-use super::files::{SCRATCH_SUFFIX, is_no_space, mkdir_if_missing, read_file, replace_file, unlink_if_there};
+use super::files::{SCRATCH_SUFFIX, is_no_space, mkdir_if_missing, read_file, remedy, replace_file, unlink_if_there};
 use super::meta::{META_PROPERTIES, MetaError, MetaProperties, PARTITION_METADATA, PartitionMetadata};
 use super::remove::{DELETE_SUFFIX, aside};
 use super::reserve::Reserve;
@@ -60,6 +60,12 @@ pub enum DataDirError {
         /// What is wrong.
         error: CheckpointError,
     },
+    /// It is a file, or lies below one.
+    #[error("{path} is a file, not a folder: choose another with --data-dir or log.dirs, or move the file away")]
+    NotAFolder {
+        /// The file.
+        path: PathBuf,
+    },
     /// The disk failed, or a permission is missing.
     #[error("{path}: cannot {what}: {error}{}", remedy(error))]
     Io {
@@ -70,17 +76,6 @@ pub enum DataDirError {
         /// How it failed.
         error: io::Error,
     },
-}
-
-/// What to do about it, where that is known.
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; a start writes a few KiB, and there is no reserve left for them: free some space and start again, nothing is lost"
-        }
-        io::ErrorKind::PermissionDenied => "; the folder must belong to the broker's user",
-        _ => "",
-    }
 }
 
 impl DataDirError {
@@ -119,6 +114,9 @@ impl DataDir {
     /// See [`DataDirError`].
     pub async fn open(reactor: &Reactor, path: &Path) -> Result<Self, DataDirError> {
         let io = |what| move |error| DataDirError::Io { path: path.to_path_buf(), what, error };
+        if let Some(path) = file_in_the_way(reactor, path) {
+            return Err(DataDirError::NotAFolder { path });
+        }
         make_folders(reactor, path).await.map_err(io("make it"))?;
         let lock = if reactor.is_simulated() { None } else { Some(lock(path)?) };
         let entries = reactor.list_dir(path).map_err(io("list it"))?;
@@ -196,6 +194,13 @@ fn is_checkpoint(name: &str) -> bool {
         let number = rest.strip_prefix('.').unwrap_or("none");
         rest.is_empty() || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     })
+}
+
+/// The file that stands where the folder, or one above it, should be.
+fn file_in_the_way(reactor: &Reactor, path: &Path) -> Option<PathBuf> {
+    let is_no_folder =
+        |path: &Path| reactor.list_dir(path).is_err_and(|error| error.kind() == io::ErrorKind::NotADirectory);
+    path.ancestors().take_while(|path| is_no_folder(path)).last().map(Path::to_path_buf)
 }
 
 /// Makes the folder and what is missing above it; each new entry is synced, and that of the folder that is there: whoever

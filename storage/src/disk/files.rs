@@ -27,6 +27,32 @@ pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// What an operator can do about a file operation that failed, to stand behind the error; empty where nobody knows.
+#[must_use]
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space: nothing is lost",
+        io::ErrorKind::PermissionDenied => "; it must belong to the broker's user",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; the file system is read-only: `dmesg` says why, if an error made it so; else mount it with rw"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "; there is a file where a folder should be",
+        io::ErrorKind::IsADirectory => "; there is a folder where a file should be",
+        _ => match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => {
+                "; raise the limit of open files (ulimit -n, systemd: LimitNOFILE=; all processes together: fs.file-max)"
+            }
+            // What io_uring answers when it could start no thread for an operation that blocks.
+            Some(libc::ECANCELED) => {
+                "; the kernel could start no thread for it: raise the limit of processes (ulimit -u, systemd: LimitNPROC=, \
+                 TasksMax=)"
+            }
+            Some(libc::EIO) => "; the disk failed: `dmesg` says more",
+            _ => "",
+        },
+    }
+}
+
 /// The errors of a file that could not be made or opened, and that may be later: no space, no handle, no memory of ours.
 /// Nothing was written.
 #[must_use]

@@ -23,7 +23,7 @@ use super::error::{CommitError, FenceReason};
 use super::names::{LOG, segment_path};
 use super::state::{Phase, Segment, State, Status};
 use super::{Inner, Log};
-use crate::disk::files::{WriteProgress, is_interrupted, is_no_space, is_shortage};
+use crate::disk::files::{WriteProgress, is_interrupted, is_no_space, is_shortage, remedy};
 use crate::disk::{align_down, align_up};
 use crate::ids::Offset;
 use crate::segment::tail::TailSlices;
@@ -235,7 +235,7 @@ impl Log {
             let mut state = inner.state.borrow_mut();
             match &state.status {
                 Status::Open => {
-                    tracing::warn!(log = %inner.name, %error, "no space on the disk, or no file handle: appends are refused until there is");
+                    tracing::warn!(log = %inner.name, %error, "no space on the disk, or no file handle: appends are refused until there is{}", remedy(error));
                     state.status = Status::NoSpace;
                     inner.env.count(|c| c.no_space += 1);
                 }

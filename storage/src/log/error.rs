@@ -4,7 +4,7 @@
 
 use crate::batch::BatchError;
 use crate::disk::checkpoint::CheckpointError;
-use crate::disk::files::is_shortage;
+use crate::disk::files::{is_shortage, remedy};
 use crate::disk::meta::MetaError;
 use crate::ids::{LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId};
 use crate::producers::{MarkerError, SequenceError};
@@ -38,6 +38,23 @@ pub enum FenceReason {
     /// A commit's future was dropped before its write completed: nobody knows what the disk holds.
     #[error("a commit was dropped while its write was in flight")]
     CommitDropped,
+}
+
+impl FenceReason {
+    /// What to do about it.
+    #[must_use]
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => {
+                "Look for the disk's errors in `dmesg`, put them right, and restart: what was acknowledged is recovered"
+            }
+            Self::Rot { .. } => {
+                "Restore the folder from a backup and restart; or consume what can still be read into another topic, then \
+                 delete this one. No restart repairs it"
+            }
+            Self::CommitDropped => "Restart: what was acknowledged is recovered",
+        }
+    }
 }
 
 /// What is wrong with acknowledged bytes.
@@ -105,7 +122,10 @@ pub enum OpenError {
         offset: Offset,
     },
     /// The folder belongs to another topic of the same name.
-    #[error("{folder} belongs to topic {found}, not to {expected}")]
+    #[error(
+        "{folder} belongs to another topic of this name, with the id {found}, and not to {expected}: if folders were moved or \
+         restored, put the right one in its place and start again; else move it out of the data folder"
+    )]
     TopicId {
         /// The folder.
         folder: PathBuf,
@@ -131,15 +151,24 @@ pub enum OpenError {
         home: PathBuf,
     },
     /// `partition.metadata` is damaged.
-    #[error("{path}: {error}")]
+    #[error(
+        "{path} is damaged: {error}. It says whose records lie beside it. If they are those of topic {topic}, write it anew and \
+         start again: printf 'version: 0\\ntopic_id: {topic_id}' > {path}. If not, move the folder away"
+    )]
     Metadata {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         error: MetaError,
+        /// Whose log was to be opened.
+        topic: String,
+        /// The same topic's id.
+        topic_id: TopicId,
     },
     /// The leader-epoch checkpoint is damaged.
-    #[error("{path}: {error}")]
+    #[error(
+        "{path} is damaged: {error}. Move it away and start again: the leader epochs are then read from the log's batches"
+    )]
     Epochs {
         /// The file.
         path: PathBuf,
@@ -147,7 +176,7 @@ pub enum OpenError {
         error: String,
     },
     /// The disk failed.
-    #[error("{path}: cannot {what}: {error}")]
+    #[error("{path}: cannot {what}: {error}{}", remedy(error))]
     Io {
         /// Where.
         path: PathBuf,
@@ -232,8 +261,8 @@ pub enum AppendError {
         /// Bytes that are not durable yet.
         pending: u64,
     },
-    /// The disk is full. Goes away by itself once there is space.
-    #[error("no space on the disk")]
+    /// The disk is full, or no file handle is left. Goes away by itself once there is room.
+    #[error("no space on the disk, or no file handle left")]
     NoSpace,
     /// The log takes no writes any more.
     #[error("the log is fenced: {0}")]

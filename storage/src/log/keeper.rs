@@ -16,7 +16,7 @@ use super::names::{INDEX, SNAPSHOT, TIME_INDEX, parse_file_name, segment_path};
 use super::state::{Capture, Phase, Status};
 use super::{Inner, Log};
 use crate::disk::checkpoint::RecoveryPoint;
-use crate::disk::files::{is_shortage, replace_file, unlink_if_there, write_synced};
+use crate::disk::files::{is_shortage, remedy, replace_file, unlink_if_there, write_synced};
 use crate::epochs::CHECKPOINT_FILE_NAME;
 use crate::ids::Offset;
 use crate::segment::index::SegmentIndex;
@@ -54,7 +54,7 @@ impl Log {
                 self.fence_io("sealing a segment", &error);
                 break;
             }
-            tracing::warn!(log = %inner.name, %error, "no space, or no file handle, for sealing a segment; trying again");
+            tracing::warn!(log = %inner.name, %error, "no space, or no file handle, for sealing a segment; trying again{}", remedy(&error));
             inner.env.reactor().sleep(NO_SPACE_PAUSE).await;
             if inner.state.borrow().changing {
                 break;

@@ -33,6 +33,7 @@ mod forget;
 mod index_check;
 mod keeper;
 mod lookup;
+mod missing_epochs;
 mod names;
 mod open;
 mod read;
@@ -262,7 +263,13 @@ impl Log {
         if let Status::Fenced(first) = &state.status {
             return first.clone();
         }
-        tracing::error!(log = %self.0.name, %reason, "the log is fenced: it takes no writes until a restart");
+        tracing::error!(
+            log = %self.0.name,
+            folder = %self.0.folder.display(),
+            %reason,
+            "the log is fenced: it takes no writes until a restart. {}",
+            reason.remedy()
+        );
         state.status = Status::Fenced(reason.clone());
         state.capture = None;
         state.ticket = None;

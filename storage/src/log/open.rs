@@ -129,6 +129,7 @@ impl Log {
             }
         }
         let epochs = read_epochs(env, &folder).await?;
+        let are_epochs_missing = epochs.latest().is_none();
         // Also an epoch whose first records were lost before they were durable is not begun a second time.
         let begun = epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch);
         let checkpoint = known(env, &name.key());
@@ -141,9 +142,13 @@ impl Log {
             let mut state = log.0.state.borrow_mut();
             state.epoch_begun = state.epoch_begun.max(begun);
         }
-        if truncating.is_some() && log.fenced().is_none() {
+        let are_epochs_anew = are_epochs_missing && log.tell_missing_epochs();
+        let is_writable = log.fenced().is_none();
+        if is_writable && (truncating.is_some() || are_epochs_anew) {
             let path = log.folder().join(CHECKPOINT_FILE_NAME);
             log.write_epochs().await.map_err(failed(&path, "write it"))?;
+        }
+        if truncating.is_some() && is_writable {
             log.update_checkpoint(|_| ());
             env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
         }
@@ -209,8 +214,31 @@ impl Log {
         log
     }
 
+    /// Whether records are here and the epochs they were written in had to be read from them.
+    fn tell_missing_epochs(&self) -> bool {
+        let state = self.0.state.borrow();
+        let (found, is_fenced) = (state.epochs.entries().len(), state.status != Status::Open);
+        if found == 0 || state.log_end == state.log_start {
+            return false;
+        }
+        tracing::warn!(
+            log = %self.name(),
+            file = %self.folder().join(CHECKPOINT_FILE_NAME).display(),
+            epochs = found,
+            "the leader-epoch checkpoint was missing or empty: the epochs were read from the log's batches{}",
+            if is_fenced { "" } else { ", and the file is written anew" }
+        );
+        true
+    }
+
     fn say_fenced(&self, reason: &FenceReason) {
-        tracing::error!(log = %self.name(), %reason, "the log opens fenced: it can be read, not written");
+        tracing::error!(
+            log = %self.name(),
+            folder = %self.folder().display(),
+            %reason,
+            "the log opens fenced: it can be read up to the damage, not written. {}",
+            reason.remedy()
+        );
         self.0.env.count(|c| c.fenced += 1);
     }
 }
@@ -245,7 +273,12 @@ async fn write_owner(env: &StorageEnv, name: &LogName, folder: &Path) -> io::Res
 async fn check_owner(env: &StorageEnv, name: &LogName, folder: &Path) -> Result<PartitionMetadata, OpenError> {
     let path = folder.join(PARTITION_METADATA);
     let bytes = read_file(env.reactor(), &path).await.map_err(failed(&path, "read it"))?;
-    let found = PartitionMetadata::decode(&bytes).map_err(|error| OpenError::Metadata { path, error })?;
+    let found = PartitionMetadata::decode(&bytes).map_err(|error| OpenError::Metadata {
+        path,
+        error,
+        topic: name.topic.clone(),
+        topic_id: name.topic_id,
+    })?;
     if found.topic_id != name.topic_id {
         let (found, expected) = (found.topic_id, name.topic_id);
         return Err(OpenError::TopicId { folder: folder.to_path_buf(), found, expected });

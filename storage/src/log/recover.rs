@@ -16,6 +16,7 @@ use super::config::LogConfig;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
 use super::index_check::resume_at;
+use super::missing_epochs::{self, SealedSegment};
 use super::names::{LOG, LogName, SNAPSHOT, parse_file_name, segment_path};
 use super::repair::{discard, remove_segment_files};
 use super::scan_file::{ReadAhead, scan_file};
@@ -74,6 +75,8 @@ pub(super) struct Recovery<'a> {
     replay_from: Offset,
     producers: ProducerState,
     epochs: EpochCache,
+    /// Nothing is known of the epochs: every segment is asked for its own.
+    are_epochs_missing: bool,
     scanned_bytes: u64,
     /// The newest epoch of any batch that was looked at, also below the log start.
     newest_epoch: LeaderEpoch,
@@ -140,6 +143,7 @@ pub(super) async fn recover(
         },
         replay_from: Offset::ZERO,
         producers: ProducerState::new(limits, Offset::ZERO),
+        are_epochs_missing: epochs.latest().is_none(),
         epochs,
         scanned_bytes: 0,
         newest_epoch: LeaderEpoch::NONE,
@@ -339,6 +343,13 @@ impl Recovery<'_> {
             .map_err(failed(&path, "read it"))?;
         self.newest_epoch = self.newest_epoch.max(scanner.epoch());
         let is_whole = stop.is_none() && scanner.next_offset() == next && scanner.position() == bytes;
+        if is_whole && self.are_epochs_missing {
+            let (last_epoch, last_offset) = (scanner.epoch(), Offset(next.0 - 1));
+            let segment = SealedSegment { file: &file, base, bytes, last_epoch, last_offset };
+            missing_epochs::note_sealed(self.env, segment, self.log_start, &mut self.epochs)
+                .await
+                .map_err(failed(&path, "read its leader epochs"))?;
+        }
         Ok(is_whole.then_some(bytes))
     }
 
@@ -354,7 +365,7 @@ impl Recovery<'_> {
         let file = self.open(&path, OpenHow::write()).await?;
         let file_bytes = file.len().map_err(failed(&path, "ask for its length"))?;
         let known = self.recovery.offset.min(self.replay_from);
-        let loaded = if may_resume && known > base {
+        let loaded = if may_resume && known > base && !self.are_epochs_missing {
             load_index(self.env, self.folder, base, file_bytes).await.map_err(failed(&path, "read its indexes"))?.ok()
         } else {
             None
@@ -381,14 +392,19 @@ impl Recovery<'_> {
         let started = scanner.position();
         let (interval, replay_from, log_start) = (self.index_interval, self.replay_from, self.log_start);
         let (env, producers, epochs) = (self.env, &mut self.producers, &mut self.epochs);
+        let all_epochs = self.are_epochs_missing;
         let each = |batch: ScannedBatch<'_>| {
             env.recovered(batch.bytes);
             index.note(&batch.header, batch.last_offset, batch.position, batch.bytes, interval);
             if batch.position == 0 {
                 first_timestamp = Some(batch.header.max_timestamp);
             }
-            if batch.header.base_offset >= replay_from {
-                replay(producers, epochs, log_start, &batch);
+            let is_new = batch.header.base_offset >= replay_from;
+            if is_new || all_epochs {
+                missing_epochs::note(epochs, log_start, &batch.header, batch.last_offset);
+            }
+            if is_new {
+                replay(producers, &batch);
             }
         };
         let stop = scan_file(self.env.reactor(), &file, &mut scanner, file_bytes, each)
@@ -572,13 +588,7 @@ impl Recovery<'_> {
     }
 }
 
-fn replay(producers: &mut ProducerState, epochs: &mut EpochCache, log_start: Offset, batch: &ScannedBatch<'_>) {
-    // What lies below the log start is forgotten already; assigning it again would drop the later epochs.
-    let (epoch, start) = (batch.header.leader_epoch, batch.header.base_offset.max(log_start));
-    if batch.last_offset >= log_start && epochs.epoch_for_offset(start) != Some(epoch) {
-        // Epoch -1 comes from Kafka's own logs only: there is nothing to remember about it.
-        let _ = epochs.assign(epoch, start);
-    }
+fn replay(producers: &mut ProducerState, batch: &ScannedBatch<'_>) {
     let marker = batch
         .control
         .and_then(|bytes| BatchView::first(bytes).ok())
