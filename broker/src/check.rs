@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corelog_reactor::ring;
+use corelog_storage::disk::datadir::DataDirError;
 use corelog_storage::disk::probe;
 use corelog_tune::host::{self, Finding, Outcome, Severity, Wants};
 use serde::Serialize;
@@ -35,7 +36,7 @@ pub fn warn_of_host(config: &BrokerConfig) {
 
 /// What this configuration asks of a host.
 fn wants(config: &BrokerConfig) -> Wants {
-    let folder = config.data_dirs.first().cloned().unwrap_or_default();
+    let folder = config.data_dir.clone();
     let connections = config.connections_max.min(config.connections_per_core_max.saturating_mul(config.shards));
     Wants {
         connections_max: connections as u64,
@@ -103,7 +104,7 @@ impl Report {
     #[must_use]
     pub fn new(config: &BrokerConfig) -> Report {
         let (kernel, kernel_exit) = kernel_row();
-        let (disk, disk_exit) = disk_row(config.data_dirs.first().map_or(Path::new("."), PathBuf::as_path));
+        let (disk, disk_exit) = disk_row(&config.data_dir);
         let host = host::checks(Path::new(ROOT), &wants(config));
         let rows = host.into_iter().map(|check| row(check.name, check.outcome));
         let checks: Vec<Row> = [kernel, disk].into_iter().chain(rows).collect();
@@ -191,6 +192,9 @@ fn kernel_row() -> (Row, Option<u8>) {
 
 fn disk_row(folder: &Path) -> (Row, Option<u8>) {
     let check = "disk";
+    if let Some(path) = folder.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir()) {
+        return fatal(check, &DataDirError::NotAFolder { path: path.to_path_buf() }.into());
+    }
     if !folder.is_dir() {
         let what = format!("{} isn't there yet; the broker makes it and tries it", folder.display());
         return (Row { check, status: Status::Unknown, what, cost: None, fix: None }, None);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use corelog_broker::check::Report;
 use corelog_broker::config::cli::{Action, Cli, ServeArgs};
+use corelog_broker::config::log_filter::LogFilter;
 use corelog_broker::config::{Host, load};
 use corelog_broker::start;
 use tracing::{error, warn};
@@ -27,14 +28,14 @@ fn main() -> ExitCode {
         }
         Action::Check { args, json } => check_machine(&args, json),
         Action::Serve(args) => {
-            log_to_stderr();
-            let loaded = match load::load(&args, std::env::vars(), this_host()) {
+            let loaded = match load::load(&args, std::env::vars_os(), Host::of_this_machine()) {
                 Ok(loaded) => loaded,
                 Err(problems) => {
                     say(&problems);
                     return ExitCode::from(EXIT_CONFIG);
                 }
             };
+            log_to_stderr(&loaded.log_filter);
             for warning in &loaded.warnings {
                 warn!("{warning}");
             }
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
 
 /// Prints what the machine has against a broker.
 fn check_machine(args: &ServeArgs, json: bool) -> ExitCode {
-    let loaded = match load::load(args, std::env::vars(), this_host()) {
+    let loaded = match load::load(args, std::env::vars_os(), Host::of_this_machine()) {
         Ok(loaded) => loaded,
         Err(problems) => {
             say(&problems);
@@ -68,23 +69,14 @@ fn check_machine(args: &ServeArgs, json: bool) -> ExitCode {
     ExitCode::from(report.exit_code())
 }
 
-/// What the configuration's defaults depend on.
-fn this_host() -> Host {
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    Host {
-        name: name.unwrap_or_else(|| "localhost".into()),
-        cores: corelog_reactor::available_cores().into_iter().map(|core| core.0).collect(),
-    }
-}
-
 /// Says it on standard error. One that can't be written to (a closed pipe, a full disk) is no reason to die.
 fn say(text: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "corelog: {text}");
 }
 
-/// `CORELOG_LOG` takes the usual filters: `debug`, `corelog_broker=debug,info`.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("CORELOG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+/// What `CORELOG_LOG` asks for, on standard error.
+fn log_to_stderr(filter: &LogFilter) {
+    let filter = EnvFilter::new(filter.as_str());
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Without its own complaints: it would print them where printing just failed, and that panics.

@@ -58,7 +58,7 @@ fn start_broker(data: &std::path::Path, port: &ReservedPort) {
     let data = data.to_str().expect("a path in UTF-8");
     let cli = Cli::parse_from(["corelog", "serve", "--listen", &listen, "--data-dir", data, "--shards", "1"]);
     let Action::Serve(args) = cli.into_action() else { panic!("a command line that serves") };
-    let host = Host { name: "localhost".into(), cores: vec![0] };
+    let host = Host { name: "localhost".into(), cores: vec![0], memory_bytes: None };
     let config = load::load(&args, std::iter::empty(), host).expect("a configuration").config;
     std::thread::spawn(move || start::run(config).expect("a broker that runs"));
     let began = Instant::now();

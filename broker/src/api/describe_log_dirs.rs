@@ -50,21 +50,17 @@ pub async fn handle(
         })
         .collect();
 
-    let folders: Vec<(PathBuf, Room)> =
-        shard.config().data_dirs.iter().map(|dir| (absolute(dir), Room::of(dir))).collect();
-    let names: Vec<String> = folders.iter().map(|(dir, _)| dir.display().to_string()).collect();
-    let results = folders
-        .iter()
-        .zip(&names)
-        .map(|((dir, room), name)| DescribeLogDirsResult {
-            error_code: room.error_code,
-            log_dir: name,
-            topics: topics_in(dir, &held),
-            total_bytes: room.total_bytes,
-            usable_bytes: room.usable_bytes,
-        })
-        .collect();
-    DescribeLogDirsResponse { results, ..Default::default() }.encode(out);
+    let config = shard.config();
+    let (dir, room) = (absolute(&config.data_dir), Room::of(&config.data_dir));
+    let name = dir.display().to_string();
+    let result = DescribeLogDirsResult {
+        error_code: room.error_code,
+        log_dir: &name,
+        topics: topics_in(&dir, &held),
+        total_bytes: room.total_bytes,
+        usable_bytes: room.usable_bytes,
+    };
+    DescribeLogDirsResponse { results: vec![result], ..Default::default() }.encode(out);
     Ok(())
 }
 

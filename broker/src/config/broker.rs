@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub struct Host {
     pub name: String,
     /// The cores this process may run on.
     pub cores: Vec<usize>,
+    /// The memory that this process may have, the machine's or its control group's; `None`: it isn't known.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Host {
@@ -33,6 +35,7 @@ impl Host {
         Self {
             name: name.to_owned(),
             cores: corelog_reactor::available_cores().into_iter().map(|core| core.0).collect(),
+            memory_bytes: corelog_tune::host::memory_bytes(Path::new("/")),
         }
     }
 }
@@ -55,8 +58,8 @@ pub struct BrokerConfig {
     pub node_id: i32,
     /// `broker.rack`
     pub rack: Option<String>,
-    /// `log.dirs`, or `log.dir`. At least one.
-    pub data_dirs: Vec<PathBuf>,
+    /// `log.dirs`, or `log.dir`: the folder that everything is kept in.
+    pub data_dir: PathBuf,
     /// Where clients connect. At least one.
     pub listeners: Vec<Listener>,
     /// The listener other brokers use (`inter.broker.listener.name`, or the first with the inter-broker protocol).
@@ -68,9 +71,9 @@ pub struct BrokerConfig {
     pub cores: Vec<usize>,
     /// `corelog.core.map.file`, read: which shard owns which partition.
     pub core_map: Arc<CoreMap>,
-    /// `corelog.memory.bytes.per.core`: the buffer pool of a core.
+    /// `corelog.memory.bytes.per.core`, or less where it isn't set and the machine has little: the buffer pool of a core.
     pub memory_bytes_per_core: u64,
-    /// `corelog.tail.cache.bytes.per.core`: how much of it keeps records that were written lately.
+    /// `corelog.tail.cache.bytes.per.core`, or half of the memory per core: how much of it keeps records that were written lately.
     pub tail_cache_bytes_per_core: u64,
     /// `corelog.prewrite.bytes`: how much pre-written space a data folder may hold.
     pub prewrite_bytes_per_data_dir: u64,

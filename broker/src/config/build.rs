@@ -3,6 +3,8 @@
 //! Holds: reading every property that Corelog acts on, and the rules that tie several together.
 //! Never touches: files, the environment (`load` has read them).
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -88,10 +90,29 @@ pub(super) fn shards(layers: &Layers, host: &Host) -> usize {
 }
 
 /// The folder that everything is kept in.
-pub(super) fn data_dirs(layers: &Layers) -> Vec<PathBuf> {
+///
+/// # Errors
+/// More than one is named.
+pub(super) fn data_dir(layers: &Layers) -> Result<PathBuf, Problem> {
     let reader = Reader::new(layers);
-    let named = reader.optional_list("log.dirs");
-    named.unwrap_or_else(|| reader.list("log.dir")).into_iter().map(PathBuf::from).collect()
+    let (name, folders) = match reader.optional_list("log.dirs") {
+        Some(folders) => ("log.dirs", folders),
+        None => ("log.dir", reader.list("log.dir")),
+    };
+    if let [folder] = folders.as_slice() {
+        return Ok(PathBuf::from(folder));
+    }
+    let reason = format!(
+        "{name} names {} folders, {}, and this version keeps everything in one",
+        folders.len(),
+        folders.join(" and ")
+    );
+    let first = folders.first().map_or("data", String::as_str);
+    let fix = format!(
+        "Set {name}={first}, and run a broker of its own for each other disk, or make one file system of the disks. (A folder \
+         whose name has a comma cannot be used.)"
+    );
+    Err(reader.problem(name, reason, &fix))
 }
 
 /// Builds the configuration. Every text has passed its own property's checks.
@@ -101,6 +122,11 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     let reader = Reader::new(&layers);
     let listeners = read_listeners(&reader, &host, &mut problems);
     let cores = read_cores(&reader, &host, &mut problems);
+    let data_dir = data_dir(&layers).unwrap_or_else(|problem| {
+        problems.push(problem);
+        PathBuf::new()
+    });
+    let memory = memory::read(&reader, &host, shards(&layers, &host), &mut problems);
     let overrides = read_ip_overrides(&reader, &mut problems);
     check_together(&reader, &mut problems);
     let topic_values = match layers.topic_values() {
@@ -118,14 +144,14 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     Ok(BrokerConfig {
         node_id: reader.int("node.id"),
         rack: reader.optional_text("broker.rack"),
-        data_dirs: data_dirs(&layers),
+        data_dir,
         listeners: listeners.open,
         inter_broker_listener,
         shards: shards(&layers, &host),
         cores,
         core_map,
-        memory_bytes_per_core: reader.count("corelog.memory.bytes.per.core"),
-        tail_cache_bytes_per_core: reader.count("corelog.tail.cache.bytes.per.core"),
+        memory_bytes_per_core: memory.per_core,
+        tail_cache_bytes_per_core: memory.tail_cache,
         prewrite_bytes_per_data_dir: reader.count("corelog.prewrite.bytes"),
         connections_per_core_max: reader.size("corelog.connections.per.core.max"),
         connections_max: reader.size("max.connections"),
@@ -172,6 +198,13 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     })
 }
 
+/// The default of the memory per core, if the machine was too small for it.
+pub(super) fn memory_cut_short(config: &BrokerConfig) -> Option<u64> {
+    let reader = Reader::new(&config.layers);
+    let default = reader.count(memory::PER_CORE);
+    (!reader.is_set(memory::PER_CORE) && config.memory_bytes_per_core < default).then_some(default)
+}
+
 /// The controller's listeners, which are not opened.
 pub(super) fn controller_listeners(config: &BrokerConfig) -> Vec<String> {
     let reader = Reader::new(&config.layers);
@@ -189,7 +222,7 @@ fn read_listeners(reader: &Reader<'_>, host: &Host, problems: &mut Vec<Problem>)
         host_name: &host.name,
     });
     parsed.unwrap_or_else(|error| {
-        problems.push(reader.problem(error.property().name(), error.to_string(), ""));
+        problems.push(reader.problem(error.property().name(), error.to_string(), error.example()));
         Listeners::default()
     })
 }
@@ -305,14 +338,6 @@ fn check_together(reader: &Reader<'_>, problems: &mut Vec<Problem>) {
     if !(1..=i32::from(i16::MAX)).contains(&factor) {
         let reason = format!("default.replication.factor is {factor}");
         refuse("default.replication.factor", &reason, "Set it to 1 or more.");
-    }
-    let (memory, tail) =
-        (reader.count("corelog.memory.bytes.per.core"), reader.count("corelog.tail.cache.bytes.per.core"));
-    if tail > memory {
-        let reason = format!(
-            "corelog.tail.cache.bytes.per.core ({tail}) is more than corelog.memory.bytes.per.core ({memory}), which it is a part of"
-        );
-        refuse("corelog.tail.cache.bytes.per.core", &reason, "Lower the one, or raise the other.");
     }
     let lags = (reader.count("log.cleaner.min.compaction.lag.ms"), reader.count("log.cleaner.max.compaction.lag.ms"));
     if lags.0 > lags.1 {

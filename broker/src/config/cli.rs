@@ -116,7 +116,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
     /// How many cores serve (sets corelog.shards) [default: all that this process may use].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub shards: Option<u16>,
     /// Set any property; may be given more than once.
     #[arg(long, value_name = "NAME=VALUE")]
@@ -154,8 +154,11 @@ impl Cli {
             Some(Command::Check { serve, json }) => Action::Check { args: serve, json },
             Some(Command::Config { what }) => match what {
                 ConfigCommand::List { part, topic, all } => {
-                    let rows = if topic { table::topic() } else { table::broker() };
-                    Action::Print(list(rows, part.as_deref().unwrap_or(""), all))
+                    let asked = ListArgs { part: part.as_deref().unwrap_or(""), topic, all };
+                    match list(&asked) {
+                        Some(text) => Action::Print(text),
+                        None => Action::Refuse(no_such_part(&asked)),
+                    }
                 }
                 ConfigCommand::Describe { name } => match describe(&name) {
                     Some(text) => Action::Print(text),
@@ -192,12 +195,43 @@ fn no_such_property(name: &str) -> String {
     }
 }
 
-fn list(rows: &[Definition], part: &str, all: bool) -> String {
-    let shown: Vec<&Definition> = rows
-        .iter()
-        .filter(|row| row.name.contains(part) && !row.internal)
-        .filter(|row| all || row.effect == Effect::Acts)
-        .collect();
+/// What `config list` is asked for.
+struct ListArgs<'a> {
+    part: &'a str,
+    topic: bool,
+    all: bool,
+}
+
+impl ListArgs<'_> {
+    fn shown(&self) -> impl Iterator<Item = &'static Definition> {
+        let rows = if self.topic { table::topic() } else { table::broker() };
+        let shown = rows.iter().filter(|row| row.name.contains(self.part) && !row.internal);
+        shown.filter(|row| self.all || row.effect == Effect::Acts)
+    }
+}
+
+/// No property has this in its name: what has, with other options, or nearly so.
+fn no_such_part(asked: &ListArgs<'_>) -> String {
+    let ListArgs { part, topic, all } = asked;
+    let own = if *topic { " --topic" } else { "" };
+    let mut text = format!("no property{} has `{part}` in its name", if *topic { " of topics" } else { "" });
+    let elsewhere = ListArgs { topic: !topic, ..*asked };
+    let with_all = ListArgs { all: true, ..*asked };
+    if !all && with_all.shown().next().is_some() {
+        let _ = writeln!(text, " that Corelog acts on; `corelog config list{own} --all {part}` shows those it accepts");
+    } else if elsewhere.shown().next().is_some() {
+        let (whose, option) = if *topic { ("the broker", "") } else { ("topics", " --topic") };
+        let _ = writeln!(text, "; `corelog config list{option} {part}` shows those of {whose}");
+    } else if let Some(nearest) = nearest_name(part, if *topic { table::topic() } else { table::broker() }) {
+        let _ = writeln!(text, "; did you mean `{nearest}`?");
+    } else {
+        let _ = writeln!(text, "; `corelog config list{own} --all` shows them all");
+    }
+    text
+}
+
+fn list(asked: &ListArgs<'_>) -> Option<String> {
+    let shown: Vec<&Definition> = asked.shown().collect();
     let width = shown.iter().map(|row| row.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for row in &shown {
@@ -208,13 +242,10 @@ fn list(rows: &[Definition], part: &str, all: bool) -> String {
         let default = row.default.unwrap_or("(not set)");
         let _ = writeln!(text, "{mark} {:width$}  {:8} {default}", row.name, row.kind.name());
     }
-    if shown.is_empty() {
-        let _ =
-            writeln!(text, "no property has `{part}` in its name{}", if all { "" } else { "; --all looks further" });
-    } else if all {
+    if asked.all {
         text.push_str("\n-: accepted, checked and listed, without effect here\n");
     }
-    text
+    (!shown.is_empty()).then_some(text)
 }
 
 fn describe(name: &str) -> Option<String> {

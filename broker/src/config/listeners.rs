@@ -222,6 +222,30 @@ pub enum ListenerError {
 }
 
 impl ListenerError {
+    /// What would be right, where the error itself doesn't say.
+    #[must_use]
+    pub const fn example(&self) -> &'static str {
+        match self {
+            Self::Malformed { property, .. } | Self::Port { property, .. } | Self::RepeatedName { property, .. } => {
+                match property {
+                    ListenerProperty::Listeners => {
+                        "For example --listen 127.0.0.1:9092, or listeners=PLAINTEXT://127.0.0.1:9092."
+                    }
+                    ListenerProperty::Advertised => "For example advertised.listeners=PLAINTEXT://broker.example:9092.",
+                    ListenerProperty::ProtocolMap => "For example listener.security.protocol.map=INSIDE:PLAINTEXT.",
+                }
+            }
+            Self::MalformedMap { .. } => "For example listener.security.protocol.map=INSIDE:PLAINTEXT.",
+            Self::NoneForClients => "Name one more in listeners: PLAINTEXT://127.0.0.1:9092.",
+            Self::RepeatedPort { .. }
+            | Self::UnknownProtocol { .. }
+            | Self::Unmapped { .. }
+            | Self::Unsupported { .. }
+            | Self::NotRoutable { .. }
+            | Self::AdvertisedOnly { .. } => "",
+        }
+    }
+
     /// The property to change.
     #[must_use]
     pub const fn property(&self) -> ListenerProperty {

@@ -3,6 +3,9 @@
 //! Holds: the order of the sources, the checks of every single value, and the two files that are read.
 //! Never touches: what changes while the broker runs.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,12 +15,14 @@ use super::cli::ServeArgs;
 use super::core_map::CoreMap;
 use super::definition::{Definition, Effect, broker_definition, listener_override_base, nearest_name};
 use super::layers::Layers;
+use super::log_filter::{self, LogFilter};
 use super::origin::{Origin, StaticProperties};
 use super::problem::{OriginOrDefault, Problem, Problems, Warning};
+use super::properties::Property;
 use super::{properties, table};
 
-/// Variables that start with `CORELOG_` and are no properties: the flags' own, and the log filter's.
-const OTHER_VARIABLES: [&str; 3] = ["CORELOG_CONFIG", "CORELOG_LOG", "CORELOG_TEST_BREAK"];
+/// Variables that start with `CORELOG_` and are neither properties nor the log's filter: the flags' own.
+const OTHER_VARIABLES: [&str; 2] = ["CORELOG_CONFIG", "CORELOG_TEST_BREAK"];
 
 /// The prefix of the environment's variables.
 const PREFIX: &str = "CORELOG_";
@@ -29,6 +34,8 @@ pub struct Loaded {
     pub config: BrokerConfig,
     /// To be logged once.
     pub warnings: Vec<Warning>,
+    /// What the log is to show.
+    pub log_filter: LogFilter,
 }
 
 /// Reads the configuration: the file, then the environment, then `--set`, then the flags; a later one wins.
@@ -37,7 +44,7 @@ pub struct Loaded {
 /// [`Problems`]: everything that is wrong, at once.
 pub fn load(
     args: &ServeArgs,
-    environment: impl IntoIterator<Item = (String, String)>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
     host: Host,
 ) -> Result<Loaded, Problems> {
     let mut loader = Loader::default();
@@ -54,6 +61,7 @@ struct Loader {
     properties: StaticProperties,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
+    log_filter: LogFilter,
 }
 
 impl Loader {
@@ -61,16 +69,13 @@ impl Loader {
         let text = match std::fs::read(path) {
             Ok(bytes) => decode(bytes),
             Err(error) => {
-                self.problems.push(Problem::Unreadable {
-                    path: path.to_owned(),
-                    error,
-                    fix: "Check the path given with --config.",
-                });
+                self.problems.push(Problem::Unreadable { path: path.to_owned(), error, named_by: "--config" });
                 return;
             }
         };
         match properties::parse(&text) {
             Ok(parsed) => {
+                self.warn_of_repetitions(path, &parsed);
                 for property in parsed {
                     let origin = Origin::File { path: path.to_owned(), line: property.line };
                     self.properties.set(property.key, property.value, origin);
@@ -80,15 +85,47 @@ impl Loader {
         }
     }
 
-    fn read_environment(&mut self, environment: impl IntoIterator<Item = (String, String)>) {
+    fn warn_of_repetitions(&mut self, path: &Path, parsed: &[Property]) {
+        let mut lines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for property in parsed {
+            lines.entry(&property.key).or_default().push(property.line);
+        }
+        for (name, mut lines) in lines {
+            if let Some(line) = lines.pop()
+                && !lines.is_empty()
+            {
+                let (name, path) = (name.to_owned(), path.to_owned());
+                self.warnings.push(Warning::Repeated { name, path, line, overruled: lines });
+            }
+        }
+    }
+
+    fn read_environment(&mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) {
         for (variable, value) in environment {
+            // A name that is no text is none of ours.
+            let Ok(variable) = variable.into_string() else { continue };
             let Some(rest) = variable.strip_prefix(PREFIX) else {
                 continue;
             };
             if OTHER_VARIABLES.contains(&variable.as_str()) {
                 continue;
             }
+            let Ok(value) = value.into_string() else {
+                self.problems.push(Problem::NotText { variable });
+                continue;
+            };
+            if variable == log_filter::VARIABLE {
+                match LogFilter::parse(&value) {
+                    Ok(filter) => self.log_filter = filter,
+                    Err(error) => self.problems.push(error.into()),
+                }
+                continue;
+            }
             let name = property_of_variable(rest);
+            if let Some(Origin::Environment { variable: first }) = self.properties.origin(&name) {
+                self.problems.push(Problem::TwoVariables { name, first: first.clone(), second: variable });
+                continue;
+            }
             self.properties.set(name, value, Origin::Environment { variable });
         }
     }
@@ -127,7 +164,7 @@ impl Loader {
         let config = build::build(Parts { layers, host, core_map })?;
         let mut warnings = self.warnings;
         warn_of_the_whole(&config, &mut warnings);
-        Ok(Loaded { config, warnings })
+        Ok(Loaded { config, warnings, log_filter: self.log_filter })
     }
 
     /// `node.id` and `broker.id` are one: where only one is set, the other is taken to be set too, as in Kafka.
@@ -224,18 +261,20 @@ fn article(row: &Definition) -> &'static str {
 fn read_core_map(layers: &Layers, host: &Host) -> Result<CoreMap, Problems> {
     const NAME: &str = "corelog.core.map.file";
     let named = layers.fixed.get(NAME).map(|text| PathBuf::from(text.trim()));
-    let beside = build::data_dirs(layers).first().map(|dir| dir.join("core-map.toml"));
     let must_exist = named.is_some();
-    let Some(path) = named.or(beside) else {
-        return Ok(CoreMap::default());
+    let path = match (named, build::data_dir(layers)) {
+        (Some(path), _) => path,
+        (None, Ok(folder)) => folder.join("core-map.toml"),
+        // What is wrong with the folder is told with the rest.
+        (None, Err(_)) => return Ok(CoreMap::default()),
     };
+    // That the data folder is a file is for those to say who open it.
+    let is_absent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {
-            return Ok(CoreMap::default());
-        }
+        Err(error) if is_absent(&error) && !must_exist => return Ok(CoreMap::default()),
         Err(error) => {
-            return Err(Problems(vec![Problem::Unreadable { path, error, fix: "Check corelog.core.map.file." }]));
+            return Err(Problems(vec![Problem::Unreadable { path, error, named_by: NAME }]));
         }
     };
     CoreMap::parse(&text, build::shards(layers, host)).map_err(|error| Problems(vec![Problem::CoreMap { path, error }]))
@@ -252,14 +291,8 @@ fn warn_of_the_whole(config: &BrokerConfig, warnings: &mut Vec<Warning>) {
             }
         }
     }
-    let name = if fixed.contains("log.dirs") { "log.dirs" } else { "log.dir" };
-    if let (Some(origin), [first, _, ..]) = (fixed.origin(name), config.data_dirs.as_slice()) {
-        warnings.push(Warning::OneDataFolder {
-            name,
-            count: config.data_dirs.len(),
-            origin: origin.clone(),
-            first: first.display().to_string(),
-        });
+    if let Some(default) = build::memory_cut_short(config) {
+        warnings.push(Warning::LessMemory { bytes: config.memory_bytes_per_core, default, shards: config.shards });
     }
     for name in build::controller_listeners(config) {
         warnings.push(Warning::ControllerListener { name });

@@ -24,6 +24,7 @@ pub mod dynamic;
 pub mod layers;
 pub mod listeners;
 pub mod load;
+pub mod log_filter;
 pub mod origin;
 pub mod problem;
 pub mod properties;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::core_map::CoreMapError;
+use super::log_filter::LogFilterError;
 use super::origin::Origin;
 use super::properties::PropertiesError;
 
@@ -16,14 +17,14 @@ use super::properties::PropertiesError;
 #[derive(Debug, Error)]
 pub enum Problem {
     /// A file cannot be read.
-    #[error("cannot read {}: {error}. {fix}", path.display())]
+    #[error("cannot read {}: {error}. {}", path.display(), unreadable_fix(error, named_by))]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What the system says.
         error: std::io::Error,
-        /// What to do.
-        fix: &'static str,
+        /// What names the file, and may name another: `--config`, a property.
+        named_by: &'static str,
     },
     /// The configuration file is malformed.
     #[error("{}:{}: {}", path.display(), error.line, error.reason)]
@@ -34,7 +35,7 @@ pub enum Problem {
         error: PropertiesError,
     },
     /// A value is wrong.
-    #[error("{reason}{origin}. {fix}")]
+    #[error("{reason}{origin}{}", sentence(fix))]
     Value {
         /// What is wrong, naming property and value.
         reason: String,
@@ -53,6 +54,25 @@ pub enum Problem {
         /// The property that was probably meant.
         nearest: &'static str,
     },
+    /// Two variables that mean one property.
+    #[error("`{name}` is set by two environment variables, {first} and {second}: remove one of them")]
+    TwoVariables {
+        /// The property.
+        name: String,
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// A variable whose text is none.
+    #[error("environment variable {variable} is not UTF-8 text: set it anew")]
+    NotText {
+        /// The variable.
+        variable: String,
+    },
+    /// The log's filter is wrong.
+    #[error(transparent)]
+    LogFilter(#[from] LogFilterError),
     /// `--set` without `=`.
     #[error("--set {text}: write it as --set name=value")]
     NotAnAssignment {
@@ -67,6 +87,21 @@ pub enum Problem {
         /// Why.
         error: CoreMapError,
     },
+}
+
+/// The fix behind the full stop of what is wrong.
+fn sentence(fix: &str) -> String {
+    if fix.is_empty() { String::new() } else { format!(". {fix}") }
+}
+
+fn unreadable_fix(error: &std::io::Error, named_by: &str) -> String {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "The broker's user must be allowed to read it, and to enter the folders above it.".to_owned()
+        }
+        std::io::ErrorKind::IsADirectory => format!("It is a folder: name a file with {named_by}."),
+        _ => format!("Check the path given with {named_by}."),
+    }
 }
 
 /// Where a value was set; nothing, when it is a default or was set while the broker ran.
@@ -133,17 +168,33 @@ pub enum Warning {
         /// Where it was set.
         origin: Origin,
     },
-    /// Several data folders.
-    #[error("`{name}` names {count} folders (set by {origin}); Corelog keeps everything in the first, {first}")]
-    OneDataFolder {
-        /// `log.dirs` or `log.dir`.
-        name: &'static str,
-        /// How many.
-        count: usize,
-        /// Where they were set.
-        origin: Origin,
-        /// The first.
-        first: String,
+    /// A property more than once in the file. Java lets the last one win, and so do we.
+    #[error(
+        "`{name}` is set more than once in {}: line {line} counts, not {}. Remove the others", path.display(), lines(overruled)
+    )]
+    Repeated {
+        /// The property.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// The line that counts: the last.
+        line: usize,
+        /// The lines before it.
+        overruled: Vec<usize>,
+    },
+    /// Less memory than by default.
+    #[error(
+        "each core gets {} MiB, not the default of {} MiB: all {shards} cores' memory is to be half of this machine's at most. \
+         corelog.memory.bytes.per.core sets it",
+        bytes >> 20, default >> 20
+    )]
+    LessMemory {
+        /// What a core gets.
+        bytes: u64,
+        /// What it would get elsewhere.
+        default: u64,
+        /// How many shards there are.
+        shards: usize,
     },
     /// A listener of the controller's.
     #[error(
@@ -161,4 +212,9 @@ pub enum Warning {
         /// The cores.
         cores: usize,
     },
+}
+
+fn lines(numbers: &[usize]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    format!("line{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }

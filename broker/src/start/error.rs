@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use corelog_reactor::ring::{KernelMissing, RingError};
 use corelog_storage::disk::datadir::DataDirError;
+use corelog_storage::disk::files::remedy;
 use corelog_storage::disk::probe::ProbeError;
 use thiserror::Error;
 
@@ -22,13 +23,10 @@ pub enum StartError {
     /// The data folder can't be used.
     #[error("data folder {0}")]
     Data(#[from] DataDirError),
-    /// More than one data folder.
-    #[error(
-        "log.dirs names {0} folders: this version keeps everything in one. Give it one folder, and run one broker for each disk"
-    )]
-    SeveralFolders(usize),
     /// The data folder belongs to another broker.
-    #[error("{path}/meta.properties is of node {found}, this broker is node {ours}: check node.id and log.dirs")]
+    #[error(
+        "{path} is the data folder of node {found} (its meta.properties says so), and this broker is node {ours}: set node.id={found}, or give this broker a folder of its own with --data-dir or log.dirs"
+    )]
     NodeId {
         /// The folder.
         path: PathBuf,
@@ -44,10 +42,12 @@ pub enum StartError {
     #[error("metadata: {0}")]
     Metadata(String),
     /// A listener's address is taken or not ours.
-    #[error("cannot listen on {address}: {error}. Is another broker running? Choose another address with --listen")]
+    #[error("cannot listen on {address} (listeners, --listen): {error}. {}", listen_remedy(error, *port))]
     Listen {
         /// The address.
         address: String,
+        /// Its port.
+        port: u16,
         /// What the system said.
         error: io::Error,
     },
@@ -55,8 +55,41 @@ pub enum StartError {
     #[error("{0}")]
     Thread(String),
     /// No memory for a shard's buffers.
-    #[error("no buffer memory: {0}")]
-    Memory(String),
+    #[error(
+        "no memory for the buffers of shard {shard}: the system refuses {} MiB. Lower corelog.memory.bytes.per.core \
+         ({bytes} now), or raise the limit of address space (ulimit -v, systemd: LimitAS=); vm.overcommit_memory=2 refuses, too",
+        bytes >> 20
+    )]
+    Memory {
+        /// Whose.
+        shard: u16,
+        /// How much it was to be.
+        bytes: u64,
+    },
+}
+
+/// What to do about an address that cannot be listened on.
+fn listen_remedy(error: &io::Error, port: u16) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "Something listens there already, perhaps another broker: `ss -ltnp 'sport = :{port}'` shows what. Stop it, or choose \
+             another port"
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "A port below net.ipv4.ip_unprivileged_port_start (1024) takes CAP_NET_BIND_SERVICE (systemd: \
+             AmbientCapabilities=CAP_NET_BIND_SERVICE; or `setcap cap_net_bind_service=+ep` on the binary): {port} needs that, \
+             or choose a port from 1024 on"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            "No interface of this machine has this address: `ip address` shows those there are. To listen on all of them, use \
+             0.0.0.0, with advertised.listeners for the name that clients connect to"
+                .to_owned()
+        }
+        _ if error.raw_os_error().is_none() => {
+            "The name has no address here: look at /etc/hosts and the name server, or listen on an address".to_owned()
+        }
+        _ => format!("Choose another address{}", remedy(error)),
+    }
 }
 
 impl StartError {
@@ -65,11 +98,32 @@ impl StartError {
         match self {
             StartError::Kernel(missing) => missing.exit_code(),
             StartError::Ring(_) => 70,
-            StartError::Data(_) | StartError::SeveralFolders(_) | StartError::NodeId { .. } => 73,
+            StartError::Data(_) | StartError::NodeId { .. } => 73,
             StartError::Disk(_) => 74,
             StartError::Metadata(_) => 75,
             StartError::Listen { .. } => 76,
-            StartError::Thread(_) | StartError::Memory(_) => 71,
+            StartError::Thread(_) | StartError::Memory { .. } => 71,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_that_an_address_is_refused_names_its_own_fix() {
+        let cases = [
+            (io::Error::from_raw_os_error(libc::EADDRINUSE), "ss -ltnp 'sport = :80'"),
+            (io::Error::from_raw_os_error(libc::EACCES), "CAP_NET_BIND_SERVICE"),
+            (io::Error::from_raw_os_error(libc::EADDRNOTAVAIL), "ip address"),
+            (io::Error::from_raw_os_error(libc::EMFILE), "ulimit -n"),
+            (io::Error::other("failed to lookup address information"), "/etc/hosts"),
+        ];
+        for (error, fix) in cases {
+            let failure = StartError::Listen { address: "h:80".into(), port: 80, error };
+            assert!(failure.to_string().contains(fix), "{failure}");
+            assert_eq!(failure.exit_code(), 76);
         }
     }
 }

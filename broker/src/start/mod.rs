@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use corelog_reactor::ring::{self, RingConfig, RingDriver};
 use corelog_reactor::{CoreId, Reactor, ReactorLimits, RemoteWaker, pin_to_core};
 use corelog_storage::disk::datadir::DataDir;
+use corelog_storage::disk::files::remedy;
 use corelog_storage::disk::probe::{self, DiskSupport, ProbeError};
 use corelog_storage::log::StorageOptions;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -140,7 +141,12 @@ fn start_shards(
                     report_failure(&reports, failure);
                 }
             })
-            .map_err(|error| StartError::Thread(format!("cannot start a thread for shard {number}: {error}")))?;
+            .map_err(|error| {
+                StartError::Thread(format!(
+                    "cannot start a thread for shard {number}: {error}. Raise the limit of processes (ulimit -u, systemd: \
+                     LimitNPROC=, TasksMax=) or of memory, or lower corelog.shards"
+                ))
+            })?;
         threads.push(thread);
     }
     Ok(threads)
@@ -162,7 +168,9 @@ fn run_shard(seed: ShardSeed, core: Option<CoreId>, reports: &Sender<Report>) ->
     }
     let driver = RingDriver::new(RingConfig { worker_cores: core.into_iter().collect(), ..RingConfig::default() })?;
     let reactor = Reactor::new(Box::new(driver), seed.limits());
-    let waker = reactor.remote_waker().map_err(|error| StartError::Thread(format!("no event counter: {error}")))?;
+    let waker = reactor
+        .remote_waker()
+        .map_err(|error| StartError::Thread(format!("no event counter: {error}{}", remedy(&error))))?;
     let _ = reports.send(Report::Waker(waker));
     let to_main = reports.clone();
     let shard = seed.build(&reactor, move |started| match started {
@@ -213,7 +221,7 @@ fn announce(server: &Server, addresses: &[SocketAddr], took: Duration, kernel: (
         shards = server.shards,
         ready_ms = took.as_millis() as u64,
         kernel = %format_args!("{}.{}", kernel.0, kernel.1),
-        data = %server.config.data_dirs.first().map(|path| path.display().to_string()).unwrap_or_default(),
+        data = %server.config.data_dir.display(),
         "serving; every acknowledged record is on disk. Try: echo hello | kcat -P -b {address} -t demo; kcat -C -b {address} -t demo -e"
     );
 }

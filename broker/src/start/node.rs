@@ -62,9 +62,7 @@ pub enum Broken {
 /// # Errors
 /// [`StartError`]: the folder is another broker's, in use, or damaged.
 pub async fn open_data(reactor: &Reactor, config: &BrokerConfig) -> Result<DataDir, StartError> {
-    let [path] = &config.data_dirs[..] else {
-        return Err(StartError::SeveralFolders(config.data_dirs.len()));
-    };
+    let path = &config.data_dir;
     let mut data = DataDir::open(reactor, path).await?;
     match data.meta() {
         Some(meta) if meta.node_id != config.node_id => {
@@ -151,8 +149,9 @@ impl ShardSeed {
         let data = self.data.path.clone();
         let storage = StorageEnv::new(reactor.clone(), self.id, self.data, options);
         storage.remove_leftovers(self.leftovers);
-        let receive_buffer =
-            reactor.pool().take(RECEIVE_BUFFER_BYTES).map_err(|error| StartError::Memory(error.to_string()))?;
+        // The first buffer of the pool: it fails if the system refuses the pool its address space.
+        let refused = |_| StartError::Memory { shard: self.id.0, bytes: config.memory_bytes_per_core };
+        let receive_buffer = reactor.pool().take(RECEIVE_BUFFER_BYTES).map_err(refused)?;
         let shard = Shard::new(ShardParts {
             id: self.id,
             reactor: reactor.clone(),

@@ -69,7 +69,7 @@ impl Setup {
             set: self.properties.clone(),
             ..ServeArgs::default()
         };
-        let host = Host { name: "simulated".to_owned(), cores: vec![0, 1, 2, 3] };
+        let host = Host { name: "simulated".to_owned(), cores: vec![0, 1, 2, 3], memory_bytes: None };
         match load::load(&args, [], host) {
             Ok(loaded) => loaded.config,
             Err(problems) => panic!("{problems}"),

@@ -9,17 +9,22 @@ const SHARE_PERCENT: u64 = 90;
 /// Swapping readily, from here on.
 const SWAPPINESS_MAX: u64 = 10;
 
-/// The pools' budgets, against the memory there is.
-pub(super) fn budget(facts: &Facts<'_>) -> Option<Outcome> {
+/// The memory there is, and whose limit that is.
+pub(super) fn there(facts: &Facts<'_>) -> Option<(u64, &'static str)> {
     let about = facts.read("proc/meminfo")?;
     let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let total_kib: u64 = total.split_whitespace().next()?.parse().ok()?;
     let groups = facts.groups();
     let limit = groups.iter().filter_map(|group| facts.number(&format!("{group}/memory.max"))).min();
-    let (there, whose) = match limit {
+    Some(match limit {
         Some(limit) if limit < total_kib << 10 => (limit, "the control group"),
         Some(_) | None => (total_kib << 10, "the machine"),
-    };
+    })
+}
+
+/// The pools' budgets, against the memory there is.
+pub(super) fn budget(facts: &Facts<'_>) -> Option<Outcome> {
+    let (there, whose) = there(facts)?;
     let wanted = facts.wants.memory_bytes;
     let what = format!("buffers of up to {} MiB, {whose} has {} MiB", wanted >> 20, there >> 20);
     if wanted <= there / 100 * SHARE_PERCENT {

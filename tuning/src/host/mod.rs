@@ -119,6 +119,14 @@ pub fn findings(root: &Path, wants: &Wants) -> Vec<Finding> {
     checks(root, wants).into_iter().filter_map(off).collect()
 }
 
+/// The memory that this process may have: the machine's, or its control group's where that is less. `None` if the host doesn't
+/// say.
+#[must_use]
+pub fn memory_bytes(root: &Path) -> Option<u64> {
+    let wants = Wants::default();
+    memory::there(&Facts { root, wants: &wants }).map(|(bytes, _)| bytes)
+}
+
 /// Where the checks read, and what for.
 struct Facts<'a> {
     root: &'a Path,

@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Definition] = &[
     row("log.cleanup.policy", List, Some("delete"), ListOf { allowed: &["compact", "delete"], empty_allowed: true }, Medium, ClusterWide, Acts, "What happens to old segments: deleted, compacted, both, or nothing."),
     row("log.dir", List, Some("data"), ListOf { allowed: &[], empty_allowed: false }, High, ReadOnly, Acts, "The data folder, where `log.dirs` is not set. Corelog's default is `data` in the folder it is started in."),
     row("log.dir.failure.timeout.ms", Long, Some("30000"), AtLeast(1), Low, ReadOnly, Listed, "How long a broker waits to tell the controller of a failed data folder before it stops."),
-    row("log.dirs", List, None, ListOf { allowed: &[], empty_allowed: false }, High, ReadOnly, Acts, "The data folders, separated by commas. Corelog keeps everything in the first so far."),
+    row("log.dirs", List, None, ListOf { allowed: &[], empty_allowed: false }, High, ReadOnly, Acts, "The data folder. Kafka takes several, separated by commas; Corelog keeps everything in one so far, and refuses more."),
     row("log.flush.interval.messages", Long, Some("1"), AtLeast(1), High, ClusterWide, Acts, "How many records may be in memory only. Corelog reads 1: an acknowledged record is on stable storage. A larger value counts only where `corelog.durability` is `memory`."),
     row("log.flush.interval.ms", Long, None, Any, High, ClusterWide, Listed, "How long a record may be in memory only, where `corelog.durability` is `memory`."),
     row("log.flush.offset.checkpoint.interval.ms", Int, Some("60000"), AtLeast(0), High, ReadOnly, Listed, "How often the point is written down behind which recovery has nothing to check."),

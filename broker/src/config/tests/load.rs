@@ -1,18 +1,20 @@
 //! Loading: the sources and their order, and what is said of mistakes.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
 
 use super::{config, host, load_set, refusal};
-use crate::config::Durability;
 use crate::config::cli::{Action, Cli, ServeArgs};
 use crate::config::definition::broker_definition;
 use crate::config::load::{Loaded, load};
 use crate::config::problem::Problems;
 use crate::config::table;
+use crate::config::{Durability, Host};
 
 fn in_file(text: &str, args: ServeArgs, environment: &[(&str, &str)]) -> (PathBuf, Result<Loaded, Problems>) {
     let dir = match tempfile::tempdir() {
@@ -21,7 +23,7 @@ fn in_file(text: &str, args: ServeArgs, environment: &[(&str, &str)]) -> (PathBu
     };
     let path = dir.path().join("server.properties");
     assert!(fs::write(&path, text).is_ok());
-    let environment = environment.iter().map(|&(k, v)| (k.to_owned(), v.to_owned()));
+    let environment = environment.iter().map(|&(k, v)| (k.into(), v.into()));
     let loaded = load(&ServeArgs { config: Some(path.clone()), ..args }, environment, host());
     (path, loaded)
 }
@@ -41,7 +43,7 @@ fn serve_args(line: &[&str]) -> ServeArgs {
 fn without_any_source_the_broker_serves_this_machine_from_a_folder_beside_it() {
     let config = config(&[]);
     assert_eq!(config.node_id, 1);
-    assert_eq!(config.data_dirs, [Path::new("data")]);
+    assert_eq!(config.data_dir, Path::new("data"));
     assert_eq!((config.shards, config.cores.as_slice()), (4, [0, 1, 2, 3].as_slice()));
     let [listener] = config.listeners.as_slice() else {
         panic!("{:?}", config.listeners);
@@ -87,7 +89,7 @@ fn a_flag_of_its_own_wins_over_everything() {
     ]);
     let loaded = load(&args, [], host());
     let Ok(loaded) = loaded else { panic!("{loaded:?}") };
-    assert_eq!(loaded.config.data_dirs, [Path::new("/d")]);
+    assert_eq!(loaded.config.data_dir, Path::new("/d"));
     assert_eq!(loaded.config.listeners.first().and_then(|l| l.bind_host.as_deref()), Some("10.0.0.1"));
     assert_eq!((loaded.config.shards, loaded.config.cores.as_slice()), (2, [0, 1].as_slice()));
 }
@@ -96,13 +98,16 @@ fn a_flag_of_its_own_wins_over_everything() {
 fn serve_can_be_said_or_left_out() {
     assert_eq!(serve_args(&["corelog", "--shards", "2"]).shards, Some(2));
     assert_eq!(serve_args(&["corelog", "serve", "--shards", "2"]).shards, Some(2));
-    assert!(Cli::try_parse_from(["corelog", "--shards", "x"]).is_err());
+    for wrong in ["x", "-1", "1025"] {
+        let Err(error) = Cli::try_parse_from(["corelog", "--shards", wrong]) else { panic!("{wrong} is accepted") };
+        assert!(error.to_string().contains(&format!("invalid value '{wrong}' for '--shards <N>'")), "{error}");
+    }
 }
 
 #[test]
 fn a_name_that_only_corelog_has_may_do_without_its_prefix_in_the_environment() {
     let environment = [("CORELOG_SHARDS", "2"), ("CORELOG_CORELOG_DURABILITY", "memory"), ("CORELOG_LOG", "debug")];
-    let environment = environment.map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let environment = environment.map(|(k, v)| (k.into(), v.into()));
     let loaded = load(&ServeArgs::default(), environment, host());
     let Ok(loaded) = loaded else { panic!("{loaded:?}") };
     assert_eq!(loaded.config.shards, 2);
@@ -216,13 +221,14 @@ fn the_file_of_a_kafka_node_loads() {
 
 #[test]
 fn rules_that_tie_properties_together_are_checked() {
-    let cases: [(&[(&str, &str)], &str); 12] = [
+    let cases: [(&[(&str, &str)], &str); 13] = [
         (&[("node.id", "1"), ("broker.id", "2")], "broker.id and node.id differ (set by --set)"),
         (&[("process.roles", "broker")], "process.roles is broker; a Corelog node is broker and controller in one"),
         (&[("log.roll.ms", "0")], "log.roll.ms must be at least 1"),
         (&[("log.roll.jitter.ms", "-1")], "log.roll.jitter.ms must not be negative"),
         (&[("log.retention.minutes", "0")], "log.retention.minutes must be at least 1, or -1"),
         (&[("default.replication.factor", "0")], "default.replication.factor is 0"),
+        (&[("listeners", "9092")], "(set by --set). For example --listen 127.0.0.1:9092, or listeners="),
         (
             &[("corelog.tail.cache.bytes.per.core", "999999999")],
             "corelog.tail.cache.bytes.per.core (999999999) is more than corelog.memory.bytes.per.core (268435456)",
@@ -271,14 +277,125 @@ fn broker_id_alone_names_the_node_and_negative_limits_mean_none() {
 }
 
 #[test]
-fn several_data_folders_are_accepted_with_a_warning() {
-    let loaded = load_set(&[("log.dirs", "/a, /b")]);
+fn several_data_folders_are_refused_with_what_to_set_in_one_message() {
+    for (name, value) in [("log.dirs", "/a, /b"), ("log.dir", "/a,/b")] {
+        assert_eq!(
+            refusal(&[(name, value)]),
+            format!(
+                "the configuration is wrong: {name} names 2 folders, /a and /b, and this version keeps everything in one (set \
+                 by --set). Set {name}=/a, and run a broker of its own for each other disk, or make one file system of the \
+                 disks. (A folder whose name has a comma cannot be used.)"
+            )
+        );
+    }
+    assert_eq!(config(&[("log.dirs", "/a"), ("log.dir", "/b,/c")]).data_dir, Path::new("/a"), "log.dirs wins");
+}
+
+/// A machine of four cores with this much memory.
+fn on_a_machine_with(memory_mib: u64, properties: &[(&str, &str)]) -> Result<Loaded, Problems> {
+    let set = properties.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let host = Host { memory_bytes: Some(memory_mib << 20), ..host() };
+    load(&ServeArgs { set, ..ServeArgs::default() }, [], host)
+}
+
+#[test]
+fn the_tail_cache_is_half_of_the_memory_unless_it_is_set() {
+    let of = |properties: &[(&str, &str)]| {
+        let config = config(properties);
+        (config.memory_bytes_per_core >> 20, config.tail_cache_bytes_per_core >> 20)
+    };
+    assert_eq!(of(&[]), (256, 128));
+    assert_eq!(of(&[("corelog.memory.bytes.per.core", "67108864")]), (64, 32), "one property is enough");
+    assert_eq!(of(&[("corelog.memory.bytes.per.core", "16777216")]), (16, 8));
+    assert_eq!(
+        of(&[("corelog.memory.bytes.per.core", "67108864"), ("corelog.tail.cache.bytes.per.core", "16777216")]),
+        (64, 16)
+    );
+}
+
+#[test]
+fn memory_that_the_machine_has_not_got_is_refused_with_the_sum() {
+    let refused = |memory: &str, more: &[(&str, &str)]| {
+        let mut properties = vec![("corelog.memory.bytes.per.core", memory)];
+        properties.extend(more);
+        match on_a_machine_with(8192, &properties) {
+            Ok(loaded) => panic!("accepted: {:?}", loaded.config),
+            Err(problems) => problems.to_string(),
+        }
+    };
+    let sum = refused("4294967296", &[]);
+    assert!(
+        sum.contains(
+            "corelog.memory.bytes.per.core is 4294967296: for 4 shards that is 16384 MiB, and there are 8192 MiB"
+        ),
+        "{sum}"
+    );
+    assert!(sum.contains("Set it to 1932525568 or less, or corelog.shards lower."), "{sum}");
+    let fits = on_a_machine_with(8192, &[("corelog.memory.bytes.per.core", "1932525568")]);
+    assert!(fits.is_ok(), "what the message says: {fits:?}");
+    assert!(refused("9223372036854775807", &[]).contains("and there are 8192 MiB"));
+    let one = refused("16777216", &[("corelog.shards", "1024")]);
+    assert!(one.contains("Set corelog.shards to 256 or less."), "{one}");
+    for wrong in ["0", "-1", "9223372036854775808"] {
+        assert!(refused(wrong, &[]).contains("at least 16777216"), "{wrong}");
+    }
+}
+
+#[test]
+fn a_small_machine_starts_without_configuration_with_less_memory_and_says_so() {
+    let small = on_a_machine_with(1024, &[]);
+    let Ok(small) = small else { panic!("{small:?}") };
+    assert_eq!(small.config.memory_bytes_per_core, 128 << 20);
+    assert_eq!(small.config.tail_cache_bytes_per_core, 64 << 20);
+    let [warning] = warnings(&small).try_into().unwrap_or_default();
+    assert!(warning.starts_with("each core gets 128 MiB, not the default of 256 MiB: all 4 cores'"), "{warning}");
+    let set = on_a_machine_with(1024, &[("corelog.memory.bytes.per.core", "268435456")]);
+    let Ok(set) = set else { panic!("{set:?}") };
+    assert_eq!(set.config.memory_bytes_per_core, 256 << 20, "what is set and fits is obeyed");
+    assert!(warnings(&set).is_empty());
+}
+
+#[test]
+fn a_property_twice_in_the_file_is_warned_about_with_the_lines_and_the_one_that_counts() {
+    let text =
+        "num.partitions=2\nfetch.max.bytes=2000\n# more\nnum.partitions=3\nnum.partitions=4\nfetch.max.bytes=2000\n";
+    let (path, loaded) = in_file(text, ServeArgs::default(), &[]);
     let Ok(loaded) = loaded else { panic!("{loaded:?}") };
-    assert_eq!(loaded.config.data_dirs.len(), 2);
+    assert_eq!(loaded.config.partitions_default, 4);
+    let path = path.display();
     assert_eq!(
         warnings(&loaded),
-        ["`log.dirs` names 2 folders (set by --set); Corelog keeps everything in the first, /a"]
+        [
+            format!("`fetch.max.bytes` is set more than once in {path}: line 6 counts, not line 2. Remove the others"),
+            format!(
+                "`num.partitions` is set more than once in {path}: line 5 counts, not lines 1, 4. Remove the others"
+            ),
+        ]
     );
+}
+
+#[test]
+fn variables_that_contradict_each_other_or_are_no_text_are_refused() {
+    let with = |environment: &[(&[u8], &[u8])]| {
+        let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        let environment: Vec<_> = environment.iter().map(|&(name, value)| (text(name), text(value))).collect();
+        load(&ServeArgs::default(), environment, host()).map_err(|problems| problems.to_string())
+    };
+    let twice = with(&[(b"CORELOG_SHARDS", b"2"), (b"CORELOG_CORELOG_SHARDS", b"3")]).expect_err("refused");
+    assert!(twice.contains("`corelog.shards` is set by two environment variables, CORELOG_SHARDS and"), "{twice}");
+    let no_text = with(&[(b"CORELOG_LOG_DIRS", b"/\xff")]).expect_err("refused");
+    assert!(no_text.contains("environment variable CORELOG_LOG_DIRS is not UTF-8 text"), "{no_text}");
+    assert!(with(&[(b"OTHER", b"\xff"), (b"CORELOG_\xff", b"1")]).is_ok(), "these are not ours");
+}
+
+#[test]
+fn a_log_filter_that_means_nothing_is_refused_with_the_rest_of_the_mistakes() {
+    let with = |filter: &str| load(&ServeArgs::default(), [("CORELOG_LOG".into(), filter.into())], host());
+    let Err(problems) = with("corelog_broker=loud") else { panic!("accepted") };
+    let problems = problems.to_string();
+    assert!(problems.contains("CORELOG_LOG=corelog_broker=loud: `corelog_broker=loud` names no level"), "{problems}");
+    let Ok(loaded) = with("corelog_broker=debug,info") else { panic!("refused") };
+    assert_eq!(loaded.log_filter.as_str(), "corelog_broker=debug,info");
 }
 
 #[test]
@@ -343,6 +460,23 @@ fn the_command_line_explains_properties() {
     assert!(text.contains("not Kafka's default: an acknowledged record is on stable storage"), "{text}");
     let text = print(&["corelog", "config", "list", "segment"]);
     assert!(text.contains("log.segment.bytes") && !text.contains("log.segment.delete.delay.ms"), "{text}");
+    let refused = |line: &[&str]| match Cli::try_parse_from(line).map(Cli::into_action) {
+        Ok(Action::Refuse(text)) => text,
+        other => panic!("{line:?}: {other:?}"),
+    };
+    for (line, hint) in [
+        (&["corelog", "config", "list", "nosuchthing"][..], "`corelog config list --all` shows them all"),
+        (&["corelog", "config", "list", "num.partition.s"], "did you mean `num.partitions`?"),
+        (&["corelog", "config", "list", "quorum.voters"], "`corelog config list --all quorum.voters` shows those"),
+        (&["corelog", "config", "list", "max.message.bytes"], "`corelog config list --topic max.message.bytes` shows"),
+        (
+            &["corelog", "config", "list", "--topic", "listeners"],
+            "`corelog config list listeners` shows those of the broker",
+        ),
+    ] {
+        let text = refused(line);
+        assert!(text.contains(hint), "{line:?}: {text}");
+    }
     let text = print(&["corelog", "config", "list", "--all", "--topic"]);
     assert!(text.contains("- remote.storage.enable"), "{text}");
     match Cli::try_parse_from(["corelog", "config", "describe", "retention.m"]).map(Cli::into_action) {

@@ -17,7 +17,7 @@ use super::{BrokerConfig, ConfigMap, Host};
 
 /// A machine with four cores.
 pub fn host() -> Host {
-    Host { name: "box.example".to_owned(), cores: vec![0, 1, 2, 3] }
+    Host { name: "box.example".to_owned(), cores: vec![0, 1, 2, 3], memory_bytes: None }
 }
 
 /// Loads these properties, given with `--set`.

@@ -43,7 +43,7 @@ impl Seeded {
 /// Node 1's configuration, with these properties.
 pub fn broker_config(properties: &[(&str, &str)]) -> Arc<BrokerConfig> {
     let set = properties.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let host = Host { name: "box".to_owned(), cores: vec![0, 1] };
+    let host = Host { name: "box".to_owned(), cores: vec![0, 1], memory_bytes: None };
     match load(&ServeArgs { set, ..ServeArgs::default() }, [], host) {
         Ok(loaded) => Arc::new(loaded.config),
         Err(problems) => panic!("{problems}"),
