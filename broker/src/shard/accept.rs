@@ -2,13 +2,15 @@
 //!
 //! Holds: the accept loop of a listener (on shard 0) and how many connections each shard and each address has. Never touches: requests.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use corelog_reactor::{Listener, RawConn, ShardId};
+use corelog_reactor::{Listener, Monotonic, RawConn, ShardId};
+use corelog_storage::disk::files::remedy;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -17,8 +19,12 @@ use super::mail::Mail;
 use super::{Shard, connection};
 use crate::config::BrokerConfig;
 
-/// Pause after a failed accept (file handles used up, say), so that the loop doesn't spin.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Pause after an accept that failed (file handles used up, say); twice as long after each further one,
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// up to this.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Between two lines about it.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// How many connections there are, by shard and by address. Written by the accepting shard and by the shard that loses a
 /// connection; read to place the next.
@@ -98,15 +104,66 @@ impl Loads {
     }
 }
 
-/// Accepts until the broker stops.
+/// Accepts that fail: how long to wait, and whether to tell.
+#[derive(Debug)]
+struct Failures {
+    pause: Duration,
+    told_at: Option<Monotonic>,
+    /// Since it was told.
+    count: u64,
+    is_recovery_told: bool,
+}
+
+impl Failures {
+    const fn new() -> Failures {
+        Failures { pause: PAUSE_MIN, told_at: None, count: 0, is_recovery_told: true }
+    }
+
+    /// One more. How long to wait, and how many there were since the last line, if there is to be another.
+    fn failed(&mut self, now: Monotonic) -> (Duration, Option<u64>) {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_MAX);
+        self.count += 1;
+        if self.told_at.is_some_and(|at| now.saturating_since(at) < TELL_EVERY) {
+            return (pause, None);
+        }
+        self.told_at = Some(now);
+        self.is_recovery_told = false;
+        (pause, Some(std::mem::take(&mut self.count)))
+    }
+
+    /// An accept worked. Whether that is news.
+    fn succeeded(&mut self) -> bool {
+        self.pause = PAUSE_MIN;
+        !std::mem::replace(&mut self.is_recovery_told, true)
+    }
+}
+
+/// Accepts until the broker stops. What is connected goes on, whatever happens here.
 pub async fn run(shard: Rc<Shard>, listener: Listener, number: usize) {
+    let mut failures = Failures::new();
     loop {
         match listener.accept().await {
-            Ok((raw, peer)) => place(&shard, raw, peer, number),
+            Ok((raw, peer)) => {
+                if failures.succeeded() {
+                    info!("connections are accepted again");
+                }
+                place(&shard, raw, peer, number);
+            }
+            // The client has hung up before its turn came: its place is free for the next.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 shard.counters().accepts_failed.increment();
-                warn!(%error, "accept failed: raise the open-file limit (ulimit -n) if it says too many open files");
-                shard.reactor().sleep(ACCEPT_RETRY).await;
+                let (pause, told) = failures.failed(shard.reactor().now());
+                if let Some(count) = told {
+                    warn!(
+                        %error,
+                        count,
+                        "connections cannot be accepted{}. Those there are go on; new ones wait in the listen backlog",
+                        remedy(&error)
+                    );
+                }
+                shard.reactor().sleep(pause).await;
             }
         }
     }
@@ -163,6 +220,36 @@ mod tests {
         assert_eq!(loads.total(), 3, "what is refused is not counted");
         loads.left(ShardId(0), ip("::ffff:127.0.0.1"));
         assert!(loads.place(HOME, &config).is_ok());
+    }
+
+    #[test]
+    fn accepts_that_go_on_failing_are_tried_less_often_and_told_with_a_count_every_few_seconds() {
+        let (mut failures, mut now, mut told) = (Failures::new(), Monotonic::ZERO, Vec::new());
+        let end = now + Duration::from_secs(60);
+        let mut tries = 0;
+        while now < end {
+            let (pause, count) = failures.failed(now);
+            assert!((PAUSE_MIN..=PAUSE_MAX).contains(&pause), "{pause:?}");
+            told.extend(count);
+            now += pause;
+            tries += 1;
+        }
+        assert!((60..70).contains(&tries), "{tries} tries in a minute");
+        assert_eq!(told[0], 1, "the first is told at once");
+        assert!((10..=12).contains(&told.len()), "{told:?}");
+        assert!(told.iter().sum::<u64>() + TELL_EVERY.as_secs() >= tries, "{told:?} of {tries}");
+    }
+
+    #[test]
+    fn accepts_that_fail_now_and_then_are_told_no_more_often_and_so_is_their_recovery() {
+        let (mut failures, mut now, mut lines) = (Failures::new(), Monotonic::ZERO, 0);
+        for _ in 0..1000 {
+            let (pause, told) = failures.failed(now);
+            assert_eq!(pause, PAUSE_MIN, "each is the first since one worked");
+            lines += usize::from(told.is_some()) + usize::from(failures.succeeded());
+            now += Duration::from_millis(10);
+        }
+        assert_eq!(lines, 4, "two of each in ten seconds");
     }
 
     #[test]

@@ -218,7 +218,7 @@ async fn listen(shard: &Shard) -> Result<Vec<Listener>, StartError> {
     for listener in &config.listeners {
         let host = listener.bind_host.as_deref().unwrap_or("0.0.0.0");
         let address = format!("{host}:{}", listener.bind_port);
-        let failed = |error| StartError::Listen { address: address.clone(), error };
+        let failed = |error| StartError::Listen { address: address.clone(), port: listener.bind_port, error };
         // Names are resolved here, once, before anything is served: this may block.
         let resolved = (host, listener.bind_port).to_socket_addrs().map_err(failed)?.next();
         let resolved = resolved.ok_or_else(|| failed(io::Error::other("the name has no address")))?;

@@ -12,7 +12,7 @@ mod torn;
 
 use std::path::{Path, PathBuf};
 
-use corelog_storage::disk::files::is_no_space;
+use corelog_storage::disk::files::{is_no_space, remedy};
 use thiserror::Error;
 
 pub use file::{FileLog, OpenedLog};
@@ -63,7 +63,7 @@ pub struct SnapshotMeta {
 #[derive(Debug, Error)]
 pub enum LogWriteError {
     /// There is no room. The log is as it was, and can be used.
-    #[error("no room for the change: {0}. Free some space in the data folder")]
+    #[error("no room for the change: {}{}", .0, remedy(.0))]
     NoSpace(std::io::Error),
     /// Whether it was written is not known. The log refuses everything until the broker has been started again.
     #[error("the metadata log failed to {what}: {error}. Check the disk, then restart the broker")]
@@ -96,7 +96,7 @@ impl LogWriteError {
 #[derive(Debug, Error)]
 pub enum OpenLogError {
     /// The system refuses.
-    #[error("cannot {what} {}: {error}", path.display())]
+    #[error("cannot {what} {}: {error}{}", path.display(), remedy(error))]
     Io {
         /// What was tried.
         what: &'static str,
@@ -191,7 +191,7 @@ pub enum OpenLogError {
         reason: &'static str,
     },
     /// A file of a later version.
-    #[error("{} has format {format}, of a later version of Corelog", path.display())]
+    #[error("{} has format {format}, of a later version of Corelog: start that version again", path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
