@@ -213,7 +213,7 @@ fn disk_row(folder: &Path) -> (Row, Option<u8>) {
         None if disk.free_bytes < disk.total_bytes / 100 * FREE_PERCENT_MIN => costs(
             format!("{} MiB of {} MiB are free", disk.free_bytes >> 20, disk.total_bytes >> 20),
             "a full disk refuses produces until there is room",
-            "make room, or set retention.bytes or retention.ms lower".into(),
+            "make room: delete topics, or records (kafka-delete-records.sh)".into(),
         ),
         None => Outcome::Fine(format!(
             "{}: direct I/O in blocks of {} bytes, durable writes, {} MiB free",

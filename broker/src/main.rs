@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Action::Refuse(text) => {
-            say(&text);
+            say(&text.trim_end());
             ExitCode::from(EXIT_CONFIG)
         }
         Action::Check { args, json } => check_machine(&args, json),

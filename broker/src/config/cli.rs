@@ -36,14 +36,14 @@ Examples:
       Serve on 127.0.0.1:9092 with every core, data in ./data.
   corelog --data-dir /var/lib/corelog --listen 192.168.1.5:9092
       Serve the local network.
-  corelog --config server.properties --set log.retention.hours=24
-      Start from a Kafka broker's file, and keep records for a day.
+  corelog --config server.properties --set num.partitions=6
+      Start from a Kafka broker's file, with six partitions for a topic that doesn't say.
   CORELOG_NUM_PARTITIONS=12 corelog --shards 4
       Any property can come from the environment; four cores serve.
   corelog check
       Is this machine set up for a broker? Says what is off, and the fix.
-  corelog config list retention
-      Every property with `retention` in its name.
+  corelog config list segment
+      Every property that Corelog acts on with `segment` in its name.
   corelog config describe flush.messages
       What a property means, takes and defaults to.
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use super::{config, host, load_set, refusal};
 use crate::config::cli::{Action, Cli, ServeArgs};
@@ -483,6 +483,23 @@ fn the_command_line_explains_properties() {
         Ok(Action::Refuse(text)) => assert!(text.contains("did you mean `retention.ms`?"), "{text}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn the_examples_of_the_help_work() {
+    let help = Cli::command().render_long_help().to_string();
+    let (_, examples) = help.split_once("Examples:").unwrap_or_default();
+    let mut tried = 0;
+    for line in
+        examples.lines().map(str::trim).filter(|line| line.starts_with("corelog") || line.contains(" corelog --"))
+    {
+        let words = line.split_whitespace().skip_while(|word| *word != "corelog");
+        match Cli::try_parse_from(words).map(Cli::into_action) {
+            Ok(Action::Serve(_) | Action::Check { .. } | Action::Print(_)) => tried += 1,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    assert!(tried >= 7, "{tried} examples in {help}");
 }
 
 #[test]
