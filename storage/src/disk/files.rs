@@ -200,13 +200,21 @@ pub async fn write_synced(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io:
 /// # Errors
 /// As the operations give them; the old file is then still there, or the new one already.
 pub async fn replace_file(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io::Result<()> {
-    let scratch = scratch_path(path);
-    write_synced(reactor, &scratch, bytes).await?;
-    reactor.rename(&scratch, path).await?;
+    put_in_place(reactor, path, bytes).await?;
     match path.parent() {
         Some(folder) => reactor.sync_dir(folder).await,
         None => Ok(()),
     }
+}
+
+/// The same without the sync of the folder: until that, a crash may bring the old content back.
+///
+/// # Errors
+/// As the operations give them; the old file is then still there.
+pub async fn put_in_place(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io::Result<()> {
+    let scratch = scratch_path(path);
+    write_synced(reactor, &scratch, bytes).await?;
+    reactor.rename(&scratch, path).await
 }
 
 fn scratch_path(path: &Path) -> PathBuf {

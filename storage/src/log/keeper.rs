@@ -16,7 +16,7 @@ use super::names::{INDEX, SNAPSHOT, TIME_INDEX, parse_file_name, segment_path};
 use super::state::{Capture, Phase, Status};
 use super::{Inner, Log};
 use crate::disk::checkpoint::RecoveryPoint;
-use crate::disk::files::{is_shortage, remedy, replace_file, unlink_if_there, write_synced};
+use crate::disk::files::{is_shortage, put_in_place, remedy, replace_file, unlink_if_there, write_synced};
 use crate::epochs::CHECKPOINT_FILE_NAME;
 use crate::ids::Offset;
 use crate::segment::index::SegmentIndex;
@@ -163,13 +163,15 @@ impl Log {
         });
     }
 
+    /// Replaces both: what the last recovery point relies on stays whole until the next one is made. The folder is the
+    /// caller's to sync.
     pub(super) async fn write_index_files(&self, base: Offset, index: &SegmentIndex) -> io::Result<()> {
         let inner = &*self.0;
         let reactor = inner.env.reactor();
         let offsets = segment_path(&inner.folder, base, INDEX);
         let times = segment_path(&inner.folder, base, TIME_INDEX);
-        write_synced(reactor, &offsets, index.offsets.encode_from(0)).await?;
-        write_synced(reactor, &times, index.times.encode_from(0)).await
+        put_in_place(reactor, &offsets, index.offsets.encode_from(0)).await?;
+        put_in_place(reactor, &times, index.times.encode_from(0)).await
     }
 
     pub(super) async fn write_snapshot(&self, at: Offset, snapshot: Vec<u8>) -> io::Result<()> {
