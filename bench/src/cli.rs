@@ -10,8 +10,8 @@ use crate::load::run::Start;
 
 /// Load generator for Kafka brokers.
 ///
-/// Latencies are counted from when a record was due, on a schedule that does not wait for the broker: a stall is charged
-/// with everything that was due in it. Try it on a broker of yours:
+/// Latencies are counted from when a record was due, on a schedule that does not wait for the broker:
+/// a stall is charged with everything that was due in it. Try it on a broker of yours:
 ///
 ///   corelog-bench produce --create 16 --rate 100000 --duration 10
 ///   corelog-bench e2e --create 8 --rate 10000 --linger-ms 0

@@ -115,15 +115,25 @@ pub fn listener_override_base(name: &str) -> Option<&str> {
 /// The known broker or topic property whose name is closest to `name`, if it is close enough to be a slip of the pen.
 #[must_use]
 pub fn nearest_name(name: &str, among: &'static [Definition]) -> Option<&'static str> {
+    nearest(name, among.iter().map(|row| (row.name, row.name)))
+}
+
+/// As [`nearest_name`], for a name that may have been written without the `corelog.` of Corelog's own properties.
+#[must_use]
+pub fn nearest_own_name(name: &str) -> Option<&'static str> {
+    nearest(name, table::broker().iter().filter_map(|row| Some((row.name.strip_prefix("corelog.")?, row.name))))
+}
+
+/// Of pairs of what may be written and what it means, the meaning of the one that is closest.
+fn nearest(name: &str, among: impl Iterator<Item = (&'static str, &'static str)>) -> Option<&'static str> {
     let slips_max = match name.len() {
         0..=4 => 1,
         5..=11 => 2,
         _ => 3,
     };
     among
-        .iter()
-        .filter(|row| row.name.len().abs_diff(name.len()) <= slips_max)
-        .map(|row| (edit_distance(name, row.name), row.name))
+        .filter(|(written, _)| written.len().abs_diff(name.len()) <= slips_max)
+        .map(|(written, meant)| (edit_distance(name, written), meant))
         .filter(|&(distance, _)| distance <= slips_max)
         .min()
         .map(|(_, nearest)| nearest)

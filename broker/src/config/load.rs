@@ -13,12 +13,16 @@ use super::broker::{BrokerConfig, Host};
 use super::build::{self, Parts};
 use super::cli::ServeArgs;
 use super::core_map::CoreMap;
-use super::definition::{Definition, Effect, broker_definition, listener_override_base, nearest_name};
+use super::definition::{
+    Definition, Effect, broker_definition, listener_override_base, nearest_name, nearest_own_name,
+};
 use super::layers::Layers;
 use super::log_filter::{self, LogFilter};
 use super::origin::{Origin, StaticProperties};
 use super::problem::{OriginOrDefault, Problem, Problems, Warning};
 use super::properties::Property;
+use super::synonyms::topic_synonyms;
+use super::value::ValueError;
 use super::{properties, table};
 
 /// Variables that start with `CORELOG_` and are neither properties nor the log's filter: the flags' own.
@@ -183,21 +187,15 @@ impl Loader {
         for (name, property) in self.properties.iter() {
             let base = listener_override_base(name).unwrap_or(name);
             let Some(row) = broker_definition(base) else {
-                match nearest_name(name, table::broker()) {
-                    Some(nearest) => self.problems.push(Problem::Misspelled {
-                        name: name.to_owned(),
-                        origin: property.origin.clone(),
-                        nearest,
-                    }),
-                    None => {
-                        self.warnings.push(Warning::Unknown { name: name.to_owned(), origin: property.origin.clone() })
-                    }
+                match about_stranger(name.to_owned(), property.origin.clone()) {
+                    Ok(warning) => self.warnings.push(warning),
+                    Err(problem) => self.problems.push(problem),
                 }
                 continue;
             };
             match row.parse(&property.value) {
                 Err(error) => self.problems.push(Problem::Value {
-                    reason: error.to_string(),
+                    reason: reason_of(&error, name, &property.value),
                     origin: OriginOrDefault(Some(property.origin.clone())),
                     fix: fix_for(row),
                 }),
@@ -210,6 +208,19 @@ impl Loader {
                 }
             }
         }
+    }
+}
+
+/// A name that is no broker property's: a topic's, a slip of the pen, or unknown.
+fn about_stranger(name: String, origin: Origin) -> Result<Warning, Problem> {
+    if let Some((brokers, _)) = topic_synonyms(&name).first() {
+        return Ok(Warning::TopicProperty { name, origin, brokers });
+    }
+    let from_environment = matches!(origin, Origin::Environment { .. });
+    let nearest = nearest_name(&name, table::broker());
+    match nearest.or_else(|| nearest_own_name(&name).filter(|_| from_environment)) {
+        Some(nearest) => Err(Problem::Misspelled { name, origin, nearest }),
+        None => Ok(Warning::Unknown { name, origin }),
     }
 }
 
@@ -227,6 +238,18 @@ fn property_of_variable(rest: &str) -> String {
         return own;
     }
     name
+}
+
+/// Kafka's words, to be followed by where the value was set. Of a list with a comma too many Kafka says, as the case may be,
+/// that an item is empty or that one stands twice: neither shows what to look for.
+fn reason_of(error: &ValueError, name: &str, text: &str) -> String {
+    let has_comma_too_many = text.split(',').any(|item| item.trim().is_empty());
+    match error {
+        ValueError::DuplicateItem { .. } | ValueError::EmptyItem { .. } if has_comma_too_many => {
+            format!("`{}` in {name} has a comma with no item beside it", text.trim())
+        }
+        _ => error.to_string().trim_end_matches('.').to_owned(),
+    }
 }
 
 fn fix_for(row: &Definition) -> String {

@@ -149,8 +149,22 @@ pub enum Warning {
         /// Where it was set.
         origin: Origin,
     },
-    /// A property of Kafka's that Corelog accepts and does not act on.
-    #[error("`{name}` (set by {origin}) has no effect here: Corelog accepts it so that a Kafka configuration loads")]
+    /// A topic's property, set for the broker.
+    #[error(
+        "`{name}` (set by {origin}) is ignored: it is a topic's property, and the broker's for all topics is `{brokers}`"
+    )]
+    TopicProperty {
+        /// The name.
+        name: String,
+        /// Where it was set.
+        origin: Origin,
+        /// The broker's property that stands behind it.
+        brokers: &'static str,
+    },
+    /// A property that Corelog accepts and does not act on.
+    #[error(
+        "`{name}` (set by {origin}) has no effect in this version: it is accepted, checked and listed, and that is all"
+    )]
     NoEffect {
         /// The name.
         name: String,
@@ -160,7 +174,7 @@ pub enum Warning {
     /// `flush.messages` alone does not relax durability.
     #[error(
         "`{name}` (set by {origin}) does not relax durability: every acknowledged record is on stable storage. \
-         To trade that for speed, set `corelog.durability=memory`, by topic or for the broker"
+         This version has no way to trade that for speed"
     )]
     StaysDurable {
         /// The name.

@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser};
 
 use super::{config, host, load_set, refusal};
 use crate::config::cli::{Action, Cli, ServeArgs};
-use crate::config::definition::broker_definition;
+use crate::config::definition::{Effect, broker_definition};
 use crate::config::load::{Loaded, load};
 use crate::config::problem::Problems;
 use crate::config::table;
@@ -115,6 +115,18 @@ fn a_name_that_only_corelog_has_may_do_without_its_prefix_in_the_environment() {
     assert_only_relaxed_durability_is_warned_about(&loaded);
 }
 
+#[test]
+fn a_slip_in_a_variable_without_the_prefix_is_told() {
+    let load = |variable: &str| load(&ServeArgs::default(), [(variable.into(), "2".into())], host());
+    let Err(problems) = load("CORELOG_SHARD") else { panic!("accepted") };
+    assert_eq!(
+        problems.to_string(),
+        "the configuration is wrong: unknown property `shard` (set by environment variable CORELOG_SHARD). Did you mean \
+         `corelog.shards`?"
+    );
+    assert!(load("CORELOG_HOME").is_ok(), "nobody means a property by that");
+}
+
 /// The storage engine does not relax durability yet, and whoever asks for it is told.
 fn assert_only_relaxed_durability_is_warned_about(loaded: &Loaded) {
     let [warning] = warnings(loaded).try_into().unwrap_or_default();
@@ -162,7 +174,8 @@ fn a_missing_or_malformed_file_is_named() {
 
 #[test]
 fn an_unknown_name_and_a_property_without_effect_are_warned_about_and_a_default_is_not() {
-    let text = "my.plugin.key=1\nnum.io.threads=16\nnum.network.threads=3\nlistener.name.x.ssl.keystore.type=PEM\n";
+    let text = "my.plugin.key=1\nnum.io.threads=16\nnum.network.threads=3\nlistener.name.x.ssl.keystore.type=PEM\n\
+                max.message.bytes=5\n";
     let (path, loaded) = in_file(text, ServeArgs::default(), &[]);
     let Ok(loaded) = loaded else { panic!("{loaded:?}") };
     let path = path.display();
@@ -170,13 +183,17 @@ fn an_unknown_name_and_a_property_without_effect_are_warned_about_and_a_default_
         warnings(&loaded),
         [
             format!(
-                "`listener.name.x.ssl.keystore.type` (set by {path}:4) has no effect here: Corelog accepts it so that a \
-                 Kafka configuration loads"
+                "`listener.name.x.ssl.keystore.type` (set by {path}:4) has no effect in this version: it is accepted, \
+                 checked and listed, and that is all"
+            ),
+            format!(
+                "`max.message.bytes` (set by {path}:5) is ignored: it is a topic's property, and the broker's for all topics \
+                 is `message.max.bytes`"
             ),
             format!("unknown property `my.plugin.key` (set by {path}:1) is ignored"),
             format!(
-                "`num.io.threads` (set by {path}:2) has no effect here: Corelog accepts it so that a Kafka \
-                 configuration loads"
+                "`num.io.threads` (set by {path}:2) has no effect in this version: it is accepted, checked and listed, \
+                 and that is all"
             ),
         ]
     );
@@ -189,7 +206,7 @@ fn flush_messages_alone_does_not_relax_durability_and_says_so() {
     assert_eq!(loaded.config.topic_defaults.durability, Durability::Durable);
     let [warning] = warnings(&loaded).try_into().unwrap_or_default();
     assert!(warning.contains("does not relax durability"), "{warning}");
-    assert!(warning.contains("corelog.durability=memory"), "{warning}");
+    assert!(!warning.contains("corelog.durability"), "it has no effect yet: {warning}");
     let relaxed = load_set(&[("log.flush.interval.messages", "10000"), ("corelog.durability", "memory")]);
     let Ok(relaxed) = relaxed else { panic!("{relaxed:?}") };
     assert_only_relaxed_durability_is_warned_about(&relaxed);
@@ -289,6 +306,21 @@ fn several_data_folders_are_refused_with_what_to_set_in_one_message() {
         );
     }
     assert_eq!(config(&[("log.dirs", "/a"), ("log.dir", "/b,/c")]).data_dir, Path::new("/a"), "log.dirs wins");
+}
+
+#[test]
+fn a_comma_too_many_is_called_that() {
+    for (text, shown) in [(",", ","), (" ,", ","), ("/a,", "/a,"), ("/a,,/b", "/a,,/b"), ("/a,,/a", "/a,,/a")] {
+        assert_eq!(
+            refusal(&[("log.dirs", text)]),
+            format!(
+                "the configuration is wrong: `{shown}` in log.dirs has a comma with no item beside it (set by --set). It \
+                 takes a list separated by commas, no item twice; leave it out if you don't need it."
+            )
+        );
+    }
+    let twice = refusal(&[("log.dirs", "/a,/a")]);
+    assert!(twice.contains("'log.dirs' values must not be duplicated (set by --set). It takes"), "{twice}");
 }
 
 /// A machine of four cores with this much memory.
@@ -518,5 +550,33 @@ fn the_documentation_names_every_property_with_its_default() {
     }
     for (name, _) in table::DEVIATIONS {
         assert!(text.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn the_documentation_says_which_properties_have_no_effect() {
+    let text = include_str!("../../../../docs/configuration.md");
+    for (heading, rows) in [
+        ("## Corelog's own properties", table::broker()),
+        ("## Topics' properties", table::topic()),
+        ("## The broker's properties", table::broker()),
+    ] {
+        let (_, section) = text.split_once(heading).unwrap_or_default();
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let (acts, listed) = section.split_once("without effect so far:").unwrap_or((section, ""));
+        let mut seen = 0;
+        for (part, effect) in [(acts, Effect::Acts), (listed, Effect::Listed)] {
+            for line in part.lines().filter_map(|line| line.strip_prefix("| `")) {
+                let (name, _) = line.split_once('`').unwrap_or_default();
+                let row = rows.iter().find(|row| row.name == name);
+                assert_eq!(row.map(|row| row.effect), Some(effect), "{name} stands in the wrong table of {heading}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 0, "nothing under {heading}");
+    }
+    let (_, listed) = text.split_once("## Accepted without effect").unwrap_or_default();
+    for row in table::broker().iter().filter(|row| row.effect == Effect::Acts) {
+        assert!(!listed.contains(&format!("`{}`", row.name)), "{} acts", row.name);
     }
 }
