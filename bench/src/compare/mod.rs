@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use corelog_reactor::Reactor;
 
-use self::peer::Peer;
+use self::peer::{Peer, TOPIC_PREFIX};
 use self::record::{Cell, Comparison};
 use self::workloads::{Speed, Workload};
 use crate::cli::Compare;
@@ -154,9 +154,10 @@ fn one(
 ) -> Result<RunResult, BenchError> {
     let mut target = TargetSpec {
         bootstrap: peer.address.clone(),
-        topic: format!("bench-{}", workload.name),
+        topic: format!("{TOPIC_PREFIX}{}", workload.name),
         create: Some(workload.partitions),
-        topic_configs: Vec::new(),
+        // Kafka's default of a minute would let one run's deletions fall into the next: see `Peer::settle`.
+        topic_configs: vec![("file.delete.delay.ms".into(), "100".into())],
         fresh: true,
         delete_after: true,
     };
@@ -180,6 +181,7 @@ fn one(
         broker_pid: peer.pid,
     };
     let outcome = perform(reactor, &job, options.quiet)?;
+    peer.settle()?;
     if let Some(error) = outcome.error {
         return Err(error);
     }

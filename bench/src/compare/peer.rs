@@ -23,6 +23,15 @@ use crate::measure::process::listener_of;
 const START_S_MAX: u64 = 120;
 /// How often it is tried.
 const START_LOOK: Duration = Duration::from_millis(5);
+/// How the names of a comparison's topics begin, and so those of their folders: Kafka and Corelog name them alike, also while
+/// they are being removed.
+pub const TOPIC_PREFIX: &str = "bench-";
+/// How long a deleted topic may stay on the disk.
+const SETTLE_S_MAX: u64 = 300;
+/// How often it is looked for.
+const SETTLE_LOOK: Duration = Duration::from_millis(100);
+/// What a disk that discards what was freed gets to do it in.
+const SETTLE_REST: Duration = Duration::from_secs(2);
 /// How long it may take to stop.
 const STOP_S_MAX: u64 = 60;
 
@@ -98,6 +107,32 @@ impl Peer {
             }
             reactor.block_on(reactor.sleep(START_LOOK));
         }
+    }
+
+    /// Waits until nothing is left of deleted topics on its disk, and until the disk has taken it in: else one run's deletions
+    /// would stall the next one's writes, whosever they are. Brokers that we did not start are taken as they are.
+    ///
+    /// # Errors
+    /// The topics don't go.
+    pub fn settle(&self) -> Result<(), BenchError> {
+        if self.process.is_none() {
+            return Ok(());
+        }
+        let data = self.folder.join("data");
+        let give_up = now_ns() + SETTLE_S_MAX * 1_000_000_000;
+        loop {
+            let entries = fs::read_dir(&data).map_err(BenchError::file(&data))?;
+            let mut names = entries.flatten().map(|entry| entry.file_name());
+            let Some(left) = names.find(|name| name.to_string_lossy().starts_with(TOPIC_PREFIX)) else { break };
+            if now_ns() > give_up {
+                let what = format!("{} is still there {SETTLE_S_MAX} s after its deletion", left.display());
+                return Err(BenchError::Peer { peer: self.name.clone(), what });
+            }
+            std::thread::sleep(SETTLE_LOOK);
+        }
+        nix::unistd::sync();
+        std::thread::sleep(SETTLE_REST);
+        Ok(())
     }
 
     /// Stops it, if we started it, and removes its data.

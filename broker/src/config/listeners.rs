@@ -78,6 +78,25 @@ pub struct Listener {
     pub advertised_port: u16,
 }
 
+impl Listener {
+    /// The port that clients are told, when it was `bound_port` that was bound.
+    #[must_use]
+    pub const fn port_told(&self, bound_port: u16) -> u16 {
+        if self.advertised_port == 0 { bound_port } else { self.advertised_port }
+    }
+
+    /// `host:port` as clients are told it, when it was `bound_port` that was bound.
+    #[must_use]
+    pub fn address_told(&self, bound_port: u16) -> String {
+        let port = self.port_told(bound_port);
+        // An IPv6 address needs its brackets beside a port.
+        match self.advertised_host.contains(':') {
+            true => format!("[{}]:{port}", self.advertised_host),
+            false => format!("{}:{port}", self.advertised_host),
+        }
+    }
+}
+
 /// The texts that say where to listen.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerTexts<'a> {

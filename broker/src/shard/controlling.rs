@@ -254,7 +254,7 @@ fn endpoints(shard: &Shard, listeners: &[Listener]) -> Vec<Endpoint> {
         .map(|(listener, bound)| Endpoint {
             listener: listener.name.clone(),
             host: listener.advertised_host.clone(),
-            port: if listener.advertised_port == 0 { bound.local_addr().port() } else { listener.advertised_port },
+            port: listener.port_told(bound.local_addr().port()),
             security_protocol: listener.protocol.id(),
         })
         .collect()

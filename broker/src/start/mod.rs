@@ -216,7 +216,9 @@ fn announce(server: &Server, addresses: &[SocketAddr], took: Duration, kernel: (
     for address in addresses {
         info!("listening on {address}");
     }
-    let address = addresses.first().map(SocketAddr::to_string).unwrap_or_default();
+    // What clients are told, since what is bound may be every interface.
+    let told = server.config.listeners.iter().zip(addresses).find(|(listener, _)| listener.is_advertised);
+    let address = told.map(|(listener, bound)| listener.address_told(bound.port())).unwrap_or_default();
     info!(
         shards = server.shards,
         ready_ms = took.as_millis() as u64,

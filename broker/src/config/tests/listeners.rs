@@ -138,3 +138,11 @@ fn what_is_wrong_is_said_with_the_fix() {
         "`TLS` in listener.security.protocol.map is no security protocol; they are PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL"
     );
 }
+
+#[test]
+fn clients_are_told_the_advertised_address_with_the_bound_port_where_none_is_given() {
+    let address = |text, bound| accepted(texts(text, None)).open.first().map(|listener| listener.address_told(bound));
+    assert_eq!(address("PLAINTEXT://:9092", 9092).as_deref(), Some("box.example:9092"));
+    assert_eq!(address("PLAINTEXT://127.0.0.1:0", 4711).as_deref(), Some("127.0.0.1:4711"));
+    assert_eq!(address("PLAINTEXT://[::1]:9092", 9092).as_deref(), Some("[::1]:9092"));
+}
