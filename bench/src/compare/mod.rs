@@ -156,8 +156,7 @@ fn one(
         bootstrap: peer.address.clone(),
         topic: format!("{TOPIC_PREFIX}{}", workload.name),
         create: Some(workload.partitions),
-        // Kafka's default of a minute would let one run's deletions fall into the next: see `Peer::settle`.
-        topic_configs: vec![("file.delete.delay.ms".into(), "100".into())],
+        topic_configs: Vec::new(),
         fresh: true,
         delete_after: true,
     };
