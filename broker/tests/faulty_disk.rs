@@ -286,3 +286,27 @@ fn a_failed_write_or_sync_fences_its_partition_until_a_restart_and_no_other() {
         assert!((10..=11).contains(&offset), "{on:?}: offset {offset}");
     }
 }
+
+#[test]
+fn commits_that_wait_for_space_do_not_take_what_was_given_up_for_deletions() {
+    let test = "commits_that_wait_for_space_do_not_take_what_was_given_up_for_deletions";
+    let Some(disk) = FuseDisk::for_test(test) else { return };
+    let (setup, broker, admin) = filled(&disk);
+    let mut client = Client::new(&setup);
+    for topic in ["a", "b", "c", "d"] {
+        admin.create_topic(topic, 1, &[]).expect("a topic");
+        assert_eq!(client.produce(topic, 0, 10), (0, 0));
+    }
+    fill_up(&disk);
+    // Each has a large commit that waits.
+    for topic in ["a", "b", "c", "d"] {
+        let refused = (1..100).any(|batch| client.produce(topic, batch, 900_000).0 != 0);
+        assert!(refused, "{topic} goes on growing on a full disk");
+    }
+    fill_up(&disk);
+    assert_eq!(admin.delete_records("t", 0, 5), Ok(()));
+    broker.log_with("the reserve is given up");
+    // Long enough for each of them to have tried again.
+    std::thread::sleep(Duration::from_millis(1800));
+    assert_eq!(admin.delete_topic("big"), Ok(()));
+}

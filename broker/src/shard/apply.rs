@@ -13,7 +13,7 @@ use corelog_net::wire::ErrorCode;
 use corelog_storage::disk::checkpoint::LogKey;
 use corelog_storage::ids::PartitionIndex;
 use corelog_storage::log::{Log, LogName, OpenError, SCAN_BYTES_MAX};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::Shard;
 use super::offline::{Reason, set_offline};
@@ -115,6 +115,11 @@ fn in_force(shard: &Shard, image: &MetadataImage) -> Arc<BrokerConfig> {
 
 /// Tries partitions again that could not be opened, under the image in force.
 pub async fn open_again(shard: &Rc<Shard>, keys: Vec<PartitionKey>) {
+    // The try before may have changed the checkpoint in memory alone: what is opened relies on the one on disk.
+    if let Err(error) = shard.storage().flush_checkpoint().await {
+        debug!(%error, "partitions stay offline: the checkpoint can't be written");
+        return;
+    }
     let image = shard.image();
     let work =
         keys.into_iter().filter_map(|key| image.topic(key.topic_id).map(|topic| bring(shard, &image, topic, key)));
@@ -148,12 +153,14 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
         Ok(log) => {
             let partition = Partition::new(key, Arc::clone(&topic.name), log, config, state);
             begin_reign(shard, &partition, topic, key).await;
-            shard.offline.remove(key);
+            if shard.offline.remove(key) {
+                info!(topic = %topic.name, partition = key.partition.0, "partition is online again");
+            }
             shard.partitions.borrow_mut().insert(key, partition);
         }
         Err(reason) => {
             let why = if reason.is_shortage() { Reason::Shortage } else { Reason::Broken };
-            if !shard.offline.contains(key) {
+            if shard.offline.reason(key) != Some(why) {
                 error!(topic = %topic.name, partition = key.partition.0, %reason, "partition is offline");
             }
             set_offline(shard, key, why);

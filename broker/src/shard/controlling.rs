@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::{ListenHow, Listener, Notify, ShardId};
-use corelog_storage::disk::files::is_no_space;
+use corelog_storage::disk::files::is_shortage;
 use corelog_storage::ids::ProducerId;
 use tracing::{error, warn};
 
@@ -189,8 +189,8 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
 async fn fill_reserve(shard: &Shard) {
     match shard.storage().reserve().fill(shard.reactor()).await {
         Ok(()) => {}
-        Err(error) if is_no_space(&error) => {
-            warn!("the disk is full: records are read and deleted, nothing grows until there is space");
+        Err(error) if is_shortage(&error) => {
+            warn!(%error, "no space for the reserve: records are read and deleted, nothing grows until there is space");
             shard.storage().refill_reserve();
         }
         Err(error) => warn!(%error, "no reserve: on a full disk deletions may be refused"),

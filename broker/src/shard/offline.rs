@@ -56,9 +56,14 @@ impl Offline {
         self.partitions.borrow().contains_key(&key)
     }
 
-    /// It is open, or gone.
-    pub fn remove(&self, key: PartitionKey) {
-        self.partitions.borrow_mut().remove(&key);
+    /// Why this one is offline, if it is.
+    pub fn reason(&self, key: PartitionKey) -> Option<Reason> {
+        self.partitions.borrow().get(&key).copied()
+    }
+
+    /// It is open, or gone. Returns whether it was offline.
+    pub fn remove(&self, key: PartitionKey) -> bool {
+        self.partitions.borrow_mut().remove(&key).is_some()
     }
 
     /// Forgets those that are gone, and tells which they were.
@@ -77,7 +82,8 @@ pub fn set_offline(shard: &Rc<Shard>, key: PartitionKey, reason: Reason) {
     let offline = &shard.offline;
     offline.partitions.borrow_mut().insert(key, reason);
     if reason == Reason::Shortage && !offline.is_retrying.replace(true) {
-        shard.spawn(retry(Rc::clone(shard)));
+        // Without a task now, the next partition that goes offline starts one.
+        offline.is_retrying.set(shard.spawn(retry(Rc::clone(shard))));
     }
 }
 

@@ -123,8 +123,10 @@ impl DataDir {
         let meta = read_meta(reactor, path, &entries).await?;
         let mut leftovers = set_leftovers_aside(reactor, path, &entries).await.map_err(io("clean it up"))?;
         let reserve = Reserve::new(path, checkpoint_files(&entries).map(|(_, bytes)| bytes).sum());
-        let merge = async || merge_checkpoints(reactor, path, &entries).await;
-        let (checkpoints, mut deleted) = reserve.spend(reactor, DataDirError::is_no_space, merge).await?;
+        // Beside the work: a second try, with the reserve's space, must not forget what the first one has renamed.
+        let mut deleted = Vec::new();
+        let merge = async || merge_checkpoints(reactor, path, &entries, &mut deleted).await;
+        let checkpoints = reserve.spend(reactor, DataDirError::is_no_space, merge).await?;
         leftovers.append(&mut deleted);
         let share = DataShare { path: path.to_path_buf(), checkpoints: Arc::new(checkpoints), reserve };
         Ok(Self { share, meta, leftovers, _lock: lock })
@@ -315,12 +317,13 @@ fn checkpoint_files(entries: &[DirEntry]) -> impl Iterator<Item = (&str, u64)> {
 }
 
 /// Reads all checkpoint files into one, writes that durably, and only then removes the shards' files: a crash between
-/// merges the same entries again. Entries of deleted logs end here; returned are their folders, renamed.
+/// merges the same entries again. Entries of deleted logs end here; their folders, renamed, are added to `deleted`.
 async fn merge_checkpoints(
     reactor: &Reactor,
     data: &Path,
     entries: &[DirEntry],
-) -> Result<(CheckpointSet, Vec<PathBuf>), DataDirError> {
+    deleted: &mut Vec<PathBuf>,
+) -> Result<CheckpointSet, DataDirError> {
     let names: Vec<&str> = checkpoint_files(entries).map(|(name, _)| name).collect();
     let mut merged = CheckpointSet::default();
     for name in &names {
@@ -336,7 +339,7 @@ async fn merge_checkpoints(
             Err(error) => return Err(DataDirError::Checkpoint { path, error }),
         }
     }
-    let deleted = finish_deletions(reactor, data, entries, &merged).await?;
+    finish_deletions(reactor, data, entries, &merged, deleted).await?;
     merged.retain(|_, entry| !entry.is_deleted);
     let io = |what| move |error| DataDirError::Io { path: data.join(CHECKPOINT_FILE), what, error };
     replace_file(reactor, &data.join(CHECKPOINT_FILE), merged.encode()).await.map_err(io("write it"))?;
@@ -344,7 +347,7 @@ async fn merge_checkpoints(
         unlink_if_there(reactor, &data.join(name)).await.map_err(io("remove the shards' files beside it"))?;
     }
     reactor.sync_dir(data).await.map_err(io("sync its folder"))?;
-    Ok((merged, deleted))
+    Ok(merged)
 }
 
 /// The folders of logs whose deletion was recorded and then interrupted: renamed, durably.
@@ -353,8 +356,8 @@ async fn finish_deletions(
     data: &Path,
     entries: &[DirEntry],
     merged: &CheckpointSet,
-) -> Result<Vec<PathBuf>, DataDirError> {
-    let mut renamed = Vec::new();
+    renamed: &mut Vec<PathBuf>,
+) -> Result<(), DataDirError> {
     for (key, entry) in merged.iter().filter(|(_, entry)| entry.is_deleted) {
         let name = format!("{}-{}", entry.topic, key.partition);
         if !entries.iter().any(|e| e.is_dir && e.name == *name) {
@@ -385,7 +388,7 @@ async fn finish_deletions(
             error,
         })?;
     }
-    Ok(renamed)
+    Ok(())
 }
 
 /// Removes scratch files, renames the old spares away, and says which folders are to be removed.

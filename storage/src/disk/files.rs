@@ -213,8 +213,15 @@ pub async fn replace_file(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io:
 /// As the operations give them; the old file is then still there.
 pub async fn put_in_place(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io::Result<()> {
     let scratch = scratch_path(path);
-    write_synced(reactor, &scratch, bytes).await?;
-    reactor.rename(&scratch, path).await
+    let done = match write_synced(reactor, &scratch, bytes).await {
+        Ok(()) => reactor.rename(&scratch, path).await,
+        failed => failed,
+    };
+    if done.is_err() {
+        // On a full disk what is there of it would keep the space that deletions need.
+        let _ = unlink_if_there(reactor, &scratch).await;
+    }
+    done
 }
 
 fn scratch_path(path: &Path) -> PathBuf {

@@ -13,14 +13,14 @@
 //! While it is spent nothing else grows: else a busy log would take at once what was freed for the next deletion. And since the
 //! disk may have other users, what was freed and not needed is set aside again, as a smaller file.
 
-use super::files::{is_no_space, replace_file, unlink_if_there};
+use super::files::{is_shortage, replace_file, unlink_if_there};
 use corelog_reactor::{OpenHow, Reactor};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Name of the file, in the data folder.
@@ -46,9 +46,19 @@ const PART_BYTES_MIN: u64 = 16 << 10;
 struct Inner {
     data: PathBuf,
     bytes: u64,
-    is_spent: AtomicBool,
-    is_being_refilled: AtomicBool,
+    /// Whether it is spent ([`SPENT`]), and above that bit how often it was given up: who writes it must not call it whole when
+    /// another shard has given it up meanwhile.
+    state: AtomicU64,
+    /// Somebody waits for space, to fill it again.
+    is_awaited: AtomicBool,
+    /// Somebody works on its file.
+    is_being_filled: AtomicBool,
 }
+
+/// The bit of a reserve's state that says that it is spent.
+const SPENT: u64 = 1;
+/// What is added to a reserve's state each time it is given up.
+const GIVEN_UP: u64 = 2;
 
 /// The reserve of a data folder. All shards hold the same one.
 #[derive(Clone, Debug)]
@@ -62,15 +72,16 @@ impl Reserve {
         Self(Arc::new(Inner {
             data: data.to_path_buf(),
             bytes: RESERVE_BYTES_MIN + checkpoint_bytes.saturating_mul(CHECKPOINT_COPIES),
-            is_spent: AtomicBool::new(false),
-            is_being_refilled: AtomicBool::new(false),
+            state: AtomicU64::new(0),
+            is_awaited: AtomicBool::new(false),
+            is_being_filled: AtomicBool::new(false),
         }))
     }
 
     /// Whether the disk was so full that it had to go, and it is not back: then nothing may grow that can wait.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.0.is_spent.load(Ordering::Relaxed)
+        self.0.state.load(Ordering::Relaxed) & SPENT != 0
     }
 
     /// Refuses what would grow while the reserve is spent, as a full disk does.
@@ -85,23 +96,22 @@ impl Reserve {
         Err(io::Error::new(io::ErrorKind::StorageFull, words))
     }
 
-    /// Makes the file, or makes it larger, unless it is as it should be. Durable when it returns.
+    /// Makes the file, or makes it larger, unless it is as it should be. Durable when it returns. Returns at once if it is being
+    /// made already.
     ///
     /// # Errors
-    /// As the operations give them. For want of space the reserve counts as spent; after any other error the broker does
-    /// without one.
+    /// As the operations give them. For want of space, or of a file handle, the reserve counts as spent; after any other error
+    /// the broker does without one.
     pub async fn fill(&self, reactor: &Reactor) -> io::Result<()> {
-        // Looked at first: what a failed write has taken is not free again at once.
-        let result = match self.has_room(reactor, self.part_bytes(reactor)) {
-            true => self.write(reactor, self.0.bytes).await,
-            false => Err(io::ErrorKind::StorageFull.into()),
-        };
-        let is_missing_space = result.as_ref().is_err_and(is_no_space);
-        self.0.is_spent.store(is_missing_space, Ordering::Relaxed);
-        if is_missing_space {
-            self.keep_a_part(reactor).await;
+        match self.begin_filling() {
+            Some(filling) => filling.fill(reactor).await,
+            None => Ok(()),
         }
-        result
+    }
+
+    /// The mark that this one works on its file now; `None` if another one does.
+    fn begin_filling(&self) -> Option<Filling<'_>> {
+        (!self.0.is_being_filled.swap(true, Ordering::Relaxed)).then(|| Filling(self))
     }
 
     /// Sets aside what is left of the disk, if it is not enough for the whole.
@@ -155,8 +165,13 @@ impl Reserve {
     ) -> Result<T, E> {
         for attempt in 0..TRIES {
             match work().await {
-                Err(error) if is_no_space(&error) && attempt == 0 => self.release(reactor).await,
-                Err(error) if is_no_space(&error) => reactor.sleep(TRY_PAUSE).await,
+                Err(error) if is_no_space(&error) => {
+                    if attempt > 0 {
+                        reactor.sleep(TRY_PAUSE).await;
+                    }
+                    // Each time: a part of it may have been set aside again.
+                    self.release(reactor).await;
+                }
                 result => return result,
             }
         }
@@ -165,7 +180,9 @@ impl Reserve {
 
     /// Gives the space up.
     async fn release(&self, reactor: &Reactor) {
-        if !self.0.is_spent.swap(true, Ordering::Relaxed) {
+        let give_up = |state: u64| Some(state.wrapping_add(GIVEN_UP) | SPENT);
+        let before = self.0.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, give_up).unwrap_or(SPENT);
+        if before & SPENT == 0 {
             let path = self.path();
             tracing::warn!(
                 path = %path.display(),
@@ -189,23 +206,24 @@ impl Reserve {
 
     /// Fills the reserve again as soon as there is space, if it is spent and nobody else is doing so.
     pub async fn refill(&self, reactor: &Reactor, pause: Duration) {
-        if !self.is_spent() || self.0.is_being_refilled.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let _refilling = Refilling(&self.0);
-        while self.is_spent() {
-            reactor.sleep(pause).await;
-            let part = self.part_bytes(reactor);
-            if !self.has_room(reactor, part) {
-                if part == 0 {
-                    self.keep_a_part(reactor).await;
+        // Looked at again at the end: who gave it up just now was told that it is being filled.
+        while self.is_spent() && !self.0.is_awaited.swap(true, Ordering::Relaxed) {
+            let _awaiting = Awaiting(&self.0);
+            while self.is_spent() {
+                reactor.sleep(pause).await;
+                let Some(filling) = self.begin_filling() else { continue };
+                let part = self.part_bytes(reactor);
+                if !self.has_room(reactor, part) {
+                    if part == 0 {
+                        self.keep_a_part(reactor).await;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            match self.fill(reactor).await {
-                Ok(()) => tracing::info!("the disk has space again: the reserve is back"),
-                Err(error) if is_no_space(&error) => {}
-                Err(error) => tracing::warn!(%error, "no reserve: on a full disk deletions may be refused"),
+                match filling.fill(reactor).await {
+                    Ok(()) => tracing::info!("the disk has space again: the reserve is back"),
+                    Err(error) if is_shortage(&error) => {}
+                    Err(error) => tracing::warn!(%error, "no reserve: on a full disk deletions may be refused"),
+                }
             }
         }
     }
@@ -226,12 +244,45 @@ impl Reserve {
     }
 }
 
-/// The mark that somebody fills it, also when that is dropped half way.
-struct Refilling<'a>(&'a Inner);
+/// The mark that somebody waits for space, also when that is dropped half way.
+struct Awaiting<'a>(&'a Inner);
 
-impl Drop for Refilling<'_> {
+impl Drop for Awaiting<'_> {
     fn drop(&mut self) {
-        self.0.is_being_refilled.store(false, Ordering::Relaxed);
+        self.0.is_awaited.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The mark that somebody works on its file, also when that is dropped half way: two would remove each other's.
+struct Filling<'a>(&'a Reserve);
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        self.0.0.is_being_filled.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Filling<'_> {
+    async fn fill(&self, reactor: &Reactor) -> io::Result<()> {
+        let Self(reserve) = self;
+        let state = &reserve.0.state;
+        let begun = state.load(Ordering::Relaxed);
+        // Looked at first: what a failed write has taken is not free again at once.
+        let mut result = match reserve.has_room(reactor, reserve.part_bytes(reactor)) {
+            true => reserve.write(reactor, reserve.0.bytes).await,
+            false => Err(io::ErrorKind::StorageFull.into()),
+        };
+        // Given up while it was written: its file is gone, or was written into and removed before it was in place.
+        if !result.as_ref().is_err_and(is_shortage)
+            && state.compare_exchange(begun, begun & !SPENT, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            result = Err(io::ErrorKind::StorageFull.into());
+        }
+        if result.as_ref().is_err_and(is_shortage) {
+            state.fetch_or(SPENT, Ordering::Relaxed);
+            reserve.keep_a_part(reactor).await;
+        }
+        result
     }
 }
 

@@ -89,7 +89,8 @@ impl Log {
         let log = self.clone();
         let task = async move {
             // What the checkpoint on disk still needs must not go before a later one is there.
-            if let Err(error) = log.0.env.flush_checkpoint().await {
+            let flushed = log.0.env.spend(is_no_space, async || log.0.env.flush_checkpoint().await).await;
+            if let Err(error) = flushed {
                 tracing::warn!(log = %log.name(), %error, "cannot write the checkpoint: the next start removes segments");
                 return;
             }

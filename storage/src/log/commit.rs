@@ -158,12 +158,14 @@ impl Log {
         let total = (write.end() - write.start) as usize;
         let mut bufs = std::mem::replace(&mut write.bufs, CommitBufs::none());
         let mut progress = WriteProgress::default();
-        while write.is_growing
-            && let Err(error) = inner.env.reserve().may_grow()
-        {
-            self.wait_for_space(&error).await?;
-        }
         while progress.done() < total {
+            // Before each try: the reserve may have been given up while this write waited, and is not for it.
+            if write.is_growing
+                && let Err(error) = inner.env.reserve().may_grow()
+            {
+                self.wait_for_space(&error).await?;
+                continue;
+            }
             bufs.skip = progress.done();
             let at = write.start + progress.done() as u64;
             let (result, back) = file.write_at(bufs, at, durability).await;

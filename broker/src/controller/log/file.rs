@@ -397,7 +397,7 @@ impl MetadataLog for FileLog {
                 put.map_err(failed("start the log behind a snapshot"))?
             }
             // The old log goes on, with entries that nobody reads any more at its start, until the next snapshot.
-            Err(error) if is_no_space(&error) && !ahead => {
+            Err(error) if is_shortage(&error) && !ahead => {
                 warn!(path = %self.log.path.display(), %error, "no room to start the log anew behind a snapshot: it goes on");
                 None
             }

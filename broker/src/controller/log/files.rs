@@ -176,10 +176,19 @@ pub async fn write_tmp(reactor: &Reactor, path: &Path, bytes: Vec<u8>) -> io::Re
     let mut name = path.as_os_str().to_owned();
     name.push(TMP);
     let tmp = PathBuf::from(name);
-    let file = reactor.open(&tmp, OpenHow::write().create().truncate()).await?;
-    write_all(&file, bytes, 0, Durability::None).await?;
-    file.fsync().await?;
-    Ok(tmp)
+    let write = async {
+        let file = reactor.open(&tmp, OpenHow::write().create().truncate()).await?;
+        write_all(&file, bytes, 0, Durability::None).await?;
+        file.fsync().await
+    };
+    match write.await {
+        Ok(()) => Ok(tmp),
+        Err(error) => {
+            // On a full disk what is there of it would keep the space that deletions need.
+            let _ = reactor.unlink(&tmp).await;
+            Err(error)
+        }
+    }
 }
 
 /// Puts a written file in its place, durably.
