@@ -293,14 +293,16 @@ fn commits_that_wait_for_space_do_not_take_what_was_given_up_for_deletions() {
     let Some(disk) = FuseDisk::for_test(test) else { return };
     let (setup, broker, admin) = filled(&disk);
     let mut client = Client::new(&setup);
-    for topic in ["a", "b", "c", "d"] {
+    // Together more than the reserve, and small ones for what large ones leave of it.
+    let sizes = [900_000, 500_000, 200_000, 100_000, 40_000, 20_000, 8_000, 4_000, 4_000, 4_000];
+    let waiting: Vec<(String, usize)> = sizes.iter().enumerate().map(|(at, size)| (format!("w{at}"), *size)).collect();
+    for (topic, _) in &waiting {
         admin.create_topic(topic, 1, &[]).expect("a topic");
         assert_eq!(client.produce(topic, 0, 10), (0, 0));
     }
     fill_up(&disk);
-    // Each has a large commit that waits.
-    for topic in ["a", "b", "c", "d"] {
-        let refused = (1..100).any(|batch| client.produce(topic, batch, 900_000).0 != 0);
+    for (topic, size) in &waiting {
+        let refused = (1..1000).any(|batch| client.produce(topic, batch, *size).0 != 0);
         assert!(refused, "{topic} goes on growing on a full disk");
     }
     fill_up(&disk);
@@ -308,5 +310,7 @@ fn commits_that_wait_for_space_do_not_take_what_was_given_up_for_deletions() {
     broker.log_with("the reserve is given up");
     // Long enough for each of them to have tried again.
     std::thread::sleep(Duration::from_millis(1800));
+    let kept = std::fs::metadata(disk.join("data/.reserve")).map_or(0, |file| file.len());
+    assert!(kept > 512 << 10, "{kept} bytes of the reserve are left");
     assert_eq!(admin.delete_topic("big"), Ok(()));
 }
