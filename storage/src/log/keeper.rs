@@ -164,14 +164,15 @@ impl Log {
     }
 
     /// Replaces both: what the last recovery point relies on stays whole until the next one is made. The folder is the
-    /// caller's to sync.
+    /// caller's to sync. The times come first: a failure or a crash between the two leaves more of them than of offsets, and
+    /// what is too much is cut when they are read; an offset without its time would hide the largest time before it.
     pub(super) async fn write_index_files(&self, base: Offset, index: &SegmentIndex) -> io::Result<()> {
         let inner = &*self.0;
         let reactor = inner.env.reactor();
         let offsets = segment_path(&inner.folder, base, INDEX);
         let times = segment_path(&inner.folder, base, TIME_INDEX);
-        put_in_place(reactor, &offsets, index.offsets.encode_from(0)).await?;
-        put_in_place(reactor, &times, index.times.encode_from(0)).await
+        put_in_place(reactor, &times, index.times.encode_from(0)).await?;
+        put_in_place(reactor, &offsets, index.offsets.encode_from(0)).await
     }
 
     pub(super) async fn write_snapshot(&self, at: Offset, snapshot: Vec<u8>) -> io::Result<()> {
