@@ -267,7 +267,9 @@ impl Recovery<'_> {
             let Some(next) = nexts.next().copied() else {
                 return self.read_last(older, base).await;
             };
-            let trusted = next <= self.recovery.offset && next <= self.replay_from;
+            // The recovery point moves into a segment only once those before it are sealed; of the one it lies in that is
+            // not known, not even if it lies at its end.
+            let trusted = next <= self.recovery.segment_base && next <= self.replay_from;
             if trusted && let Some(bytes) = self.check_sealed(base, next).await? {
                 older.push_back(Segment::sealed(base, bytes, self.now));
                 continue;
@@ -332,17 +334,21 @@ impl Recovery<'_> {
         let Ok(mut index) = index else {
             return Ok(None);
         };
+        let largest = index.largest.timestamp;
         let resume = index.rewind(bytes);
         let mut scanner = if resume == 0 {
             Scanner::new(0, base, LeaderEpoch::NONE, None)
         } else {
             Scanner::from_position(resume, LeaderEpoch::NONE, None)
         };
-        let stop = scan_file(self.env.reactor(), &file, &mut scanner, bytes, |_| ())
-            .await
-            .map_err(failed(&path, "read it"))?;
+        // An index that doesn't know the latest of them would hide them from a search by time.
+        let mut are_times_known = true;
+        let each = |batch: ScannedBatch<'_>| are_times_known &= batch.header.max_timestamp <= largest;
+        let stop =
+            scan_file(self.env.reactor(), &file, &mut scanner, bytes, each).await.map_err(failed(&path, "read it"))?;
         self.newest_epoch = self.newest_epoch.max(scanner.epoch());
-        let is_whole = stop.is_none() && scanner.next_offset() == next && scanner.position() == bytes;
+        let is_whole =
+            stop.is_none() && scanner.next_offset() == next && scanner.position() == bytes && are_times_known;
         if is_whole && self.are_epochs_missing {
             let (last_epoch, last_offset) = (scanner.epoch(), Offset(next.0 - 1));
             let segment = SealedSegment { file: &file, base, bytes, last_epoch, last_offset };
