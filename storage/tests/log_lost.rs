@@ -354,3 +354,51 @@ fn a_mark_of_deletion_never_touches_a_newer_topics_folder() {
     let moved = StorageEnv::new(env.reactor().clone(), ShardId(1), data.share(), options());
     assert!(moved.checkpoints_at_start().get(&key()).is_some());
 }
+
+/// Simulated seed 95684: all durable records were deleted while the first ones behind them waited for space, and the broker ended.
+/// The segments before them were gone, and theirs had no file yet: the log passed for lost.
+#[test]
+fn a_log_whose_records_are_all_deleted_before_the_next_segment_has_a_file_is_not_taken_for_lost() {
+    let bench = Bench::new(1);
+    let config = || LogConfig { segment_bytes_max: 32 << 10, ..LogConfig::default() };
+    let reactor = bench.start();
+    let own = reactor.clone();
+    let end = bench.run(&reactor, async move {
+        let (_data, env) = storage(&own, Path::new("/data"), options()).await;
+        let log = Log::open_or_create(&env, name(), config()).await.unwrap();
+        lead(&log).await;
+        for seed in 0.. {
+            append(&log, &batch(1, 1_000, seed)).unwrap();
+            // The one that begins a segment waits.
+            if env.counters().rolls_to_empty > 0 {
+                break;
+            }
+            commit_all(&log).await;
+        }
+        own.sleep(Duration::from_millis(100)).await;
+        let end = log.durable_end();
+        assert_eq!(log.delete_records(end).await.unwrap(), end);
+        own.sleep(Duration::from_millis(100)).await;
+        end
+    });
+    assert_eq!(end, Offset(30));
+    // A power cut may bring the removed file back, a kill doesn't.
+    bench.cut(Cut::Kill, &reactor);
+
+    let reactor = bench.start();
+    let own = reactor.clone();
+    bench.run(&reactor, async move {
+        let (_data, env) = storage(&own, Path::new("/data"), options()).await;
+        let log = Log::open(&env, name(), config()).await.unwrap();
+        assert_eq!((log.fenced(), log.log_start(), log.log_end()), (None, end, end));
+        for seed in 0..10 {
+            lead(&log).await;
+            append(&log, &batch(1, 1_000, seed)).unwrap();
+            commit_all(&log).await;
+        }
+        own.sleep(Duration::from_millis(100)).await;
+        let files = own.list_dir(Path::new(FOLDER)).unwrap();
+        let is_old = files.iter().any(|file| file.name.to_str() == Some("00000000000000000000.log"));
+        assert!(!is_old, "the segment of the deleted records goes once the next one has a file: {files:?}");
+    });
+}

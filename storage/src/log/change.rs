@@ -66,14 +66,17 @@ impl Log {
         Ok(self.log_start())
     }
 
-    /// Removes sealed segments that lie wholly below the log start. One that is not sealed yet goes once it is.
+    /// Removes sealed segments that lie wholly below the log start. One that is not sealed yet goes once it is; one whose
+    /// successor has no file in the folder yet stays until it has: a folder without segments is a log that was lost.
     pub(super) fn remove_segments_below_start(&self) {
         let inner = &*self.0;
         let mut below = Vec::new();
         loop {
             let mut state = inner.state.borrow_mut();
-            let (log_start, next) = (state.log_start, state.older.get(1).map_or(state.active.base, |s| s.base));
-            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && next <= log_start);
+            let next = state.older.get(1).unwrap_or(&state.active);
+            let has_file = next.phase == Phase::Sealed || next.file.is_some();
+            let is_below = next.base <= state.log_start;
+            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && is_below && has_file);
             let Some(first) = first else { break };
             inner.env.give_chunk_bytes(first.tail.memory_bytes());
             inner.env.cold().forget(inner.number, Some(first.base));

@@ -322,6 +322,9 @@ impl Log {
             segment.room = room;
             segment.file = Some(file);
         }
+        drop(state);
+        // Those before it may have waited for this file.
+        self.remove_segments_below_start();
         Ok(())
     }
 
