@@ -6,7 +6,8 @@ use batch_common::*;
 use core::ops::ControlFlow;
 use corelog_storage::batch::{
     Attributes, BatchBuilder, BatchError, BatchHeader, BatchView, Batches, Compression, HEADER_BYTES, HeaderError,
-    MalformedRecords, RecordWalk, Records, TargetCodec, TimestampType, crc_ok, field, stamp_place, stamp_time,
+    MalformedRecords, RecordFacts, RecordWalk, Records, TargetCodec, TimestampType, crc_ok, field, stamp_place,
+    stamp_time,
 };
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use proptest::prelude::*;
@@ -317,6 +318,30 @@ proptest! {
         let at = HEADER_BYTES + place.index(batch.len() - HEADER_BYTES);
         batch[at] = value;
         let _ = both(&batch[HEADER_BYTES..], records.len() as i32);
+    }
+
+    #[test]
+    fn records_that_come_whole_and_byte_by_byte_say_the_same(
+        records in any_records(),
+        place: prop::sample::Index,
+        value: u8,
+    ) {
+        let mut batch = build(Compression::None, &records);
+        let at = HEADER_BYTES + place.index(batch.len() - HEADER_BYTES);
+        batch[at] = value;
+        let tell = |slice| {
+            let mut facts = Vec::new();
+            let mut walk = RecordWalk::new(records.len() as i32);
+            let walked = batch[HEADER_BYTES..].chunks(slice).try_for_each(|piece| {
+                let note = |record: &RecordFacts| {
+                    facts.push(*record);
+                    ControlFlow::Continue(())
+                };
+                walk.feed(piece, note).map(|_| ())
+            });
+            (walked.and_then(|()| walk.finish()), facts)
+        };
+        prop_assert_eq!(tell(1), tell(usize::MAX));
     }
 
     #[test]

@@ -409,6 +409,19 @@ fn a_batch_larger_than_a_segment_is_refused() {
     assert_eq!(refusal(&plain(), &rules).kind(), ProduceErrorKind::RecordListTooLarge);
 }
 
+#[test]
+fn a_wrong_crc_is_told_before_anything_that_is_wrong_with_header_or_records() {
+    for at in [field::RECORD_COUNT, HEADER_BYTES, HEADER_BYTES + 4] {
+        let mut batch = plain();
+        batch[at] ^= 0x40;
+        let refused = refusal(&batch, &ValidationRules::default());
+        assert!(matches!(refused, ProduceError::Crc { .. }), "byte {at}: {refused}");
+        reseal(&mut batch);
+        let refused = refusal(&batch, &ValidationRules::default());
+        assert!(!matches!(refused, ProduceError::Crc { .. }), "byte {at}: {refused}");
+    }
+}
+
 proptest! {
     #[test]
     fn slices_of_any_size_come_to_the_same_verdict(

@@ -10,7 +10,7 @@
 //!     +------------------------------------------------- HeaderValueLength <~ HeaderKeyLength <+ once a header
 //! ```
 
-use super::varint::{Partial, VarintError, Width};
+use super::varint::{Partial, VarintError, Width, read_int, read_long};
 use core::ops::ControlFlow;
 
 /// What the walk tells about one record.
@@ -154,6 +154,17 @@ impl RecordWalk {
             if rest.is_empty() {
                 return Ok(ControlFlow::Continue(()));
             }
+            if self.field == Field::Length
+                && self.number.is_empty()
+                && let Some((facts, bytes)) = self.whole_record(rest)
+            {
+                rest = rest.get(bytes..).unwrap_or_default();
+                self.facts.index += 1;
+                if report(&facts).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                continue;
+            }
             let consumed = match self.field {
                 Field::Length => self.begin(rest)?,
                 Field::Attributes => {
@@ -222,6 +233,44 @@ impl RecordWalk {
                 }
             }
         }
+    }
+
+    /// The record that `rest` starts with, and its length, if all of it is there, and nothing is wrong with it: the usual case,
+    /// at a third of the cost. Anything else is for the walk field by field, which says what it is.
+    #[inline]
+    fn whole_record(&self, rest: &[u8]) -> Option<(RecordFacts, usize)> {
+        if self.facts.index >= self.promised {
+            return None;
+        }
+        let (length, prefix) = read_int(rest).ok()?;
+        let body = rest.get(prefix..prefix.checked_add(usize::try_from(length).ok()?)?)?;
+        let mut at = 1;
+        let int = |at: &mut usize| {
+            let (value, bytes) = read_int(body.get(*at..)?).ok()?;
+            *at += bytes;
+            Some(value)
+        };
+        let (timestamp_delta, bytes) = read_long(body.get(at..)?).ok()?;
+        at += bytes;
+        let offset_delta = int(&mut at)?;
+        let key_bytes = int(&mut at)?;
+        // Every negative length means null, not only -1.
+        at += usize::try_from(key_bytes).unwrap_or(0);
+        let value_bytes = int(&mut at)?;
+        at += usize::try_from(value_bytes).unwrap_or(0);
+        for _ in 0..u32::try_from(int(&mut at)?).ok()? {
+            at += usize::try_from(int(&mut at)?).ok()?;
+            at += usize::try_from(int(&mut at)?).unwrap_or(0);
+        }
+        let facts = RecordFacts {
+            index: self.facts.index,
+            offset_delta,
+            timestamp_delta,
+            key_bytes,
+            value_bytes,
+            body_bytes: length,
+        };
+        (at == body.len()).then_some((facts, prefix + body.len()))
     }
 
     /// Ends the walk after the last piece.

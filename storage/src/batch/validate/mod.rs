@@ -58,6 +58,7 @@
 //! - Kafka lists every refused record; we list the first 1000.
 
 mod error;
+mod plain;
 mod sole;
 
 pub use error::{ProduceError, ProduceErrorKind, REFUSED_RECORDS_MAX, RecordRefusal, RefusedRecord, RefusedRecords};
@@ -66,9 +67,10 @@ pub use sole::sole_batch;
 use super::codec::{DecompressScratch, TargetCodec};
 use super::scan::{RecordScan, ScanState};
 use super::walk::RecordFacts;
-use super::{AppendOrigin, BatchHeader, BatchView, HEADER_BYTES, TimestampType, field, stamp};
+use super::{AppendOrigin, BatchHeader, BatchView, Compression, HEADER_BYTES, TimestampType, field, stamp};
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use core::ops::ControlFlow;
+use plain::PlainPass;
 
 /// A bound on decompression for those who have no better one: 128 times Kafka's default batch.
 pub const DECOMPRESSED_BYTES_MAX_DEFAULT: u64 = 128 << 20;
@@ -206,6 +208,7 @@ pub struct Validation<'a> {
 
 #[derive(Debug)]
 enum Phase<'a> {
+    Plain(PlainPass<'a>),
     Crc { position: usize, crc: u32, scratch: &'a mut DecompressScratch },
     Records(RecordScan<'a>),
     Over,
@@ -235,11 +238,17 @@ impl<'a> Validation<'a> {
             return Err(ProduceError::BaseOffset { base_offset: batch.header.base_offset.0 });
         }
         rules.check_batch_bytes(batch.bytes.len())?;
+        let phase = if batch.header.attributes.compression() == Some(Compression::None) {
+            let scan = RecordScan::new(&batch, rules.decompressed_bytes_max, scratch)?;
+            Phase::Plain(PlainPass::new(scan, check_header(&batch.header, rules).err()))
+        } else {
+            Phase::Crc { position: field::ATTRIBUTES, crc: 0, scratch }
+        };
         Ok(Self {
             batch,
             rules,
             now,
-            phase: Phase::Crc { position: field::ATTRIBUTES, crc: 0, scratch },
+            phase,
             verdicts: Verdicts {
                 max_timestamp: Timestamp::NONE,
                 max_timestamp_delta: 0,
@@ -255,6 +264,17 @@ impl<'a> Validation<'a> {
     /// The first refusal in the order of the table; the validation is over then.
     pub fn step(&mut self, bytes_max: usize) -> Result<Option<Validated>, ProduceError> {
         match core::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Plain(mut pass) => {
+                if !self.go_over(&mut pass, bytes_max) {
+                    self.phase = Phase::Plain(pass);
+                    return Ok(None);
+                }
+                self.check_crc(pass.crc)?;
+                match pass.fault {
+                    Some(fault) => Err(fault),
+                    None => self.conclude(pass.scan, pass.state),
+                }
+            }
             Phase::Crc { position, crc, scratch } => {
                 let rest = self.batch.bytes.get(position..).unwrap_or_default();
                 let slice = rest.len().min(bytes_max.saturating_mul(CRC_BYTES_PER_STEP_BYTE));
@@ -263,7 +283,8 @@ impl<'a> Validation<'a> {
                     self.phase = Phase::Crc { position: position + slice, crc, scratch };
                     return Ok(None);
                 }
-                self.check_header(crc)?;
+                self.check_crc(crc)?;
+                check_header(&self.batch.header, self.rules)?;
                 let mut scan = RecordScan::new(&self.batch, self.rules.decompressed_bytes_max, scratch)?;
                 // A batch that fits one slice is done in one call.
                 let left = bytes_max.saturating_sub(slice / CRC_BYTES_PER_STEP_BYTE).max(1);
@@ -278,36 +299,9 @@ impl<'a> Validation<'a> {
         }
     }
 
-    fn check_header(&self, computed: u32) -> Result<(), ProduceError> {
-        let header = &self.batch.header;
-        if computed != header.crc {
-            return Err(ProduceError::Crc { stored: header.crc, computed });
-        }
-        let attributes = header.attributes;
-        if attributes.compression().is_none() {
-            return Err(ProduceError::UnknownCodec { id: attributes.compression_id() });
-        }
-        if !self.rules.is_from_client() {
-            return Ok(());
-        }
-        let offsets = i64::from(header.last_offset_delta) + 1;
-        if offsets <= 0 {
-            return Err(ProduceError::OffsetRange { last_offset_delta: header.last_offset_delta });
-        }
-        if header.record_count <= 0 {
-            return Err(ProduceError::RecordCount { count: header.record_count });
-        }
-        if offsets != i64::from(header.record_count) {
-            return Err(ProduceError::CountMismatch { offsets, count: header.record_count });
-        }
-        if attributes.is_control() {
-            return Err(ProduceError::ControlBatch);
-        }
-        if header.has_producer_id() && header.base_sequence.0 < 0 {
-            let (producer_id, base_sequence) = (header.producer_id, header.base_sequence);
-            return Err(ProduceError::NegativeSequence { producer_id, base_sequence });
-        }
-        Ok(())
+    fn check_crc(&self, computed: u32) -> Result<(), ProduceError> {
+        let stored = self.batch.header.crc;
+        if computed == stored { Ok(()) } else { Err(ProduceError::Crc { stored, computed }) }
     }
 
     fn records(&mut self, scan: &mut RecordScan<'a>, bytes_max: usize) -> Result<ScanState, ProduceError> {
@@ -360,6 +354,34 @@ impl<'a> Validation<'a> {
         let renumber = !self.verdicts.is_in_order;
         (target.codec() != source || renumber).then_some(RewritePlan { target, renumber })
     }
+}
+
+fn check_header(header: &BatchHeader, rules: &ValidationRules) -> Result<(), ProduceError> {
+    let attributes = header.attributes;
+    if attributes.compression().is_none() {
+        return Err(ProduceError::UnknownCodec { id: attributes.compression_id() });
+    }
+    if !rules.is_from_client() {
+        return Ok(());
+    }
+    let offsets = i64::from(header.last_offset_delta) + 1;
+    if offsets <= 0 {
+        return Err(ProduceError::OffsetRange { last_offset_delta: header.last_offset_delta });
+    }
+    if header.record_count <= 0 {
+        return Err(ProduceError::RecordCount { count: header.record_count });
+    }
+    if offsets != i64::from(header.record_count) {
+        return Err(ProduceError::CountMismatch { offsets, count: header.record_count });
+    }
+    if attributes.is_control() {
+        return Err(ProduceError::ControlBatch);
+    }
+    if header.has_producer_id() && header.base_sequence.0 < 0 {
+        let (producer_id, base_sequence) = (header.producer_id, header.base_sequence);
+        return Err(ProduceError::NegativeSequence { producer_id, base_sequence });
+    }
+    Ok(())
 }
 
 impl Verdicts {
