@@ -15,10 +15,15 @@ use corelog_net::wire::ErrorCode;
 use corelog_storage::log::CommitError;
 
 use super::Shard;
+use super::turns::{Turn, Turns};
 use crate::partition::Partition;
 
 /// How soon a commit that is held up looks again.
 const HELD_UP_RETRY: Duration = Duration::from_millis(1);
+/// A commit of at least so many bytes is a large one,
+const LARGE_BYTES: u64 = 64 << 10;
+/// and this many of those are enough for any disk: with more of them under way each carries less, and costs as much.
+const LARGE_AT_ONCE: u64 = 4;
 /// Tasks that may rest until there is something to commit; about 1 KiB each.
 const IDLE_MAX: usize = 64;
 
@@ -60,11 +65,17 @@ impl Shard {
 
 /// The tasks that commit, and what they are given. Each has one partition in work, for a burst of commits; then it takes
 /// the next, or rests: a commit must not cost the making of a task.
-#[derive(Default)]
 pub(super) struct Committers {
     handed: RefCell<VecDeque<Rc<Partition>>>,
     /// Of those at rest, at most [`IDLE_MAX`].
     idle: RefCell<Vec<Waker>>,
+    large: Turns,
+}
+
+impl Default for Committers {
+    fn default() -> Self {
+        Self { handed: RefCell::default(), idle: RefCell::default(), large: Turns::new(LARGE_AT_ONCE) }
+    }
 }
 
 async fn work(shard: Rc<Shard>) {
@@ -99,7 +110,9 @@ async fn burst(shard: &Rc<Shard>, partition: &Rc<Partition>) {
             shard.reactor().sleep(HELD_UP_RETRY).await;
             continue;
         }
-        let result = commit(shard, partition).await;
+        let is_large = partition.log().pending_bytes() >= LARGE_BYTES;
+        let turn = if is_large { Some(shard.committers.large.next().await) } else { None };
+        let result = commit(shard, partition, turn).await;
         partition.committed(shard, result);
     }
     partition.end_commit();
@@ -109,12 +122,14 @@ async fn burst(shard: &Rc<Shard>, partition: &Rc<Partition>) {
 
 /// One commit. While the disk is full it goes on trying, and those who wait for it are told at once that they can't have
 /// their acknowledgement: what they sent may still become durable, as after any error that a client retries.
-async fn commit(shard: &Rc<Shard>, partition: &Rc<Partition>) -> Result<(), CommitError> {
+async fn commit(shard: &Rc<Shard>, partition: &Rc<Partition>, mut turn: Option<Turn<'_>>) -> Result<(), CommitError> {
     let mut commit = pin!(partition.log().commit());
     std::future::poll_fn(|context| {
         let polled = commit.as_mut().poll(context);
         if polled.is_pending() && partition.log().is_out_of_space() {
             partition.refuse_waiting(shard, ErrorCode::KafkaStorageError);
+            // Others may have room in their files, or must be refused too.
+            turn = None;
         }
         polled
     })

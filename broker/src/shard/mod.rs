@@ -29,6 +29,7 @@ pub mod offline;
 pub mod serve;
 pub mod strays;
 pub mod together;
+mod turns;
 pub mod work;
 
 use std::cell::{Cell, RefCell};

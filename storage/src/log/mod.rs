@@ -190,6 +190,12 @@ impl Log {
         state.pending_bytes > 0 && matches!(state.status, Status::Open | Status::NoSpace)
     }
 
+    /// Appended bytes that are not durable yet.
+    #[must_use]
+    pub fn pending_bytes(&self) -> u64 {
+        self.0.state.borrow().pending_bytes
+    }
+
     /// Whether the disk is full: appends are refused until a commit finds space again.
     #[must_use]
     pub fn is_out_of_space(&self) -> bool {
