@@ -4,9 +4,10 @@
 //! Never touches: sockets, the Kafka protocol's requests, other brokers.
 //!
 //! Read [`log`] first: it is the front door. Below it, in this order: [`segment`] (the aligned tail, indexes, the recovery
-//! scan), [`disk`] (files, checkpoints, spares), [`batch`], [`producers`], [`epochs`], [`ids`].
+//! scan), [`commit_log`], [`disk`] (files, checkpoints, spares), [`batch`], [`producers`], [`epochs`], [`ids`].
 
 pub mod batch;
+pub mod commit_log;
 pub mod disk;
 pub mod epochs;
 pub mod ids;

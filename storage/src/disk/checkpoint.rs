@@ -11,7 +11,8 @@
 //! crc32c <8 hex digits over everything above>
 //! ```
 //!
-//! The mark is the offset of a truncation under way, -1 if there is none, -2 if the log is deleted.
+//! The mark is the offset of a truncation under way, -1 if there is none, -2 if the log is deleted. A tenth word, if there is
+//! one, is the first sequence of the commit logs that counts for the log: a truncation leaves what is older behind.
 //!
 //! Each shard writes the entries of the logs it owns into a file of its own. At start all files are merged, whatever the
 //! number of shards was: of several entries for one log the highest version counts, and every owner raises the version
@@ -64,6 +65,8 @@ pub struct CheckpointEntry {
     pub truncate_to: Option<Offset>,
     /// The log was deleted: what is left of its folder may go.
     pub is_deleted: bool,
+    /// What the commit logs hold of the log before this sequence must not be applied: it was cut off.
+    pub replay_from: u64,
 }
 
 impl CheckpointEntry {
@@ -71,7 +74,7 @@ impl CheckpointEntry {
     #[must_use]
     pub const fn starting_at(topic: String, offset: Offset) -> Self {
         let recovery = RecoveryPoint { offset, segment_base: offset, position: 0 };
-        Self { topic, version: 0, log_start: offset, recovery, truncate_to: None, is_deleted: false }
+        Self { topic, version: 0, log_start: offset, recovery, truncate_to: None, is_deleted: false, replay_from: 0 }
     }
 }
 
@@ -169,7 +172,7 @@ impl CheckpointSet {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{FORMAT}\n{}", self.entries.len());
         for (key, e) in &self.entries {
-            let _ = writeln!(
+            let _ = write!(
                 text,
                 "{} {} {} {} {} {} {} {} {}",
                 e.topic,
@@ -182,6 +185,11 @@ impl CheckpointSet {
                 e.recovery.position,
                 if e.is_deleted { DELETED } else { e.truncate_to.unwrap_or(Offset::NONE).0 },
             );
+            // Most logs are never cut: their lines stay as short, and as readable for earlier versions, as they were.
+            let _ = match e.replay_from {
+                0 => writeln!(text),
+                from => writeln!(text, " {from}"),
+            };
         }
         let crc = crc32c::crc32c(text.as_bytes());
         let _ = writeln!(text, "crc32c {crc:08x}");
@@ -242,12 +250,16 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
         && recovery.offset >= recovery.segment_base
         // A truncation takes the recovery point back before it begins.
         && truncate_to.is_none_or(|to| to >= recovery.offset);
+    let replay_from = match words.next() {
+        Some(word) => word.parse().ok().filter(|from| *from > 0)?,
+        None => 0,
+    };
     if words.next().is_some() || !is_possible {
         return None;
     }
     Some((
         LogKey { topic_id, partition },
-        CheckpointEntry { topic, version, log_start, recovery, truncate_to, is_deleted },
+        CheckpointEntry { topic, version, log_start, recovery, truncate_to, is_deleted, replay_from },
     ))
 }
 
@@ -267,6 +279,7 @@ mod tests {
             recovery: RecoveryPoint { offset: Offset(offset), segment_base: Offset(2), position: 4_321 },
             truncate_to: (version == 9).then_some(Offset(77)),
             is_deleted: version == 10,
+            replay_from: version / 4,
         }
     }
 

@@ -1,0 +1,169 @@
+//! The background work on the files: making them, taking full ones into use again, asking logs to need them no more.
+//!
+//! Holds: one task at a time, only while a file is wanted. Never touches: writes of commits.
+//!
+//! A file is wanted as soon as none is ready behind the one being written. It comes from, in this order: a full file that
+//! nobody needs; a new one, while there are fewer than may be; the oldest full one whose logs can be written back. An idle
+//! shard makes none.
+
+use super::files::{FileId, Holder};
+use super::format::encode_file_header;
+use super::replay;
+use super::writer::{CommitLog, State};
+use crate::disk::BLOCK_BYTES;
+use crate::disk::files::{is_shortage, mkdir_if_missing, write_full};
+use crate::disk::spare::{write_zeroes, zeroes};
+use corelog_reactor::{AlignedBuf, Durability, File, OpenHow};
+use std::io;
+use std::path::PathBuf;
+use std::rc::{Rc, Weak};
+
+/// What is to be done next.
+enum Next {
+    Renew(FileId, Rc<File>),
+    Make(u64),
+    Nothing,
+}
+
+impl CommitLog {
+    /// Starts the work, unless it is under way or has to wait for space.
+    pub(super) fn tend(&self, state: &mut State) {
+        let now = self.0.reactor.now();
+        if state.is_tended || state.is_off || state.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        state.retry_at = None;
+        let log = self.clone();
+        // Without a task the next commit tries again.
+        state.is_tended = self.0.reactor.spawn(async move { log.work().await }).is_ok();
+    }
+
+    async fn work(&self) {
+        loop {
+            let next = {
+                let mut state = self.0.state.borrow_mut();
+                let next = self.next_work(&mut state);
+                state.is_tended = !matches!(next, Next::Nothing);
+                next
+            };
+            let result = match next {
+                Next::Renew(id, file) => self.renew(id, &file).await,
+                Next::Make(number) => self.make(number).await,
+                Next::Nothing => break,
+            };
+            if let Err(error) = result {
+                let mut state = self.0.state.borrow_mut();
+                state.is_tended = false;
+                if is_shortage(&error) {
+                    tracing::debug!(%error, "no commit-log file now");
+                    state.retry_at = Some(self.0.reactor.now() + self.0.parts.no_space_retry);
+                } else {
+                    self.switch_off(&mut state, "preparing a commit-log file", &error);
+                }
+                break;
+            }
+        }
+        self.ask_for_a_file();
+    }
+
+    fn next_work(&self, state: &mut State) -> Next {
+        if state.is_off || state.files.has_ready() {
+            return Next::Nothing;
+        }
+        if let Some((id, file)) = state.files.begin_renewal() {
+            return Next::Renew(id, file);
+        }
+        if state.files.len() < self.0.parts.files_max {
+            state.next_number += 1;
+            return Next::Make(state.next_number - 1);
+        }
+        Next::Nothing
+    }
+
+    /// If no file is ready, and none can be made: has the logs of the oldest one written back that can be.
+    fn ask_for_a_file(&self) {
+        let filled = {
+            let state = self.0.state.borrow();
+            if state.is_off || state.files.has_ready() || state.files.len() < self.0.parts.files_max {
+                return;
+            }
+            state.files.holders_of_filled()
+        };
+        let ask = |holders: &Vec<Weak<dyn Holder>>| {
+            let asked = holders.iter().filter_map(Weak::upgrade).filter(|holder| holder.ask_write_back()).count();
+            asked > 0
+        };
+        // Each release of the last one begins the work again.
+        let _ = filled.iter().find(|holders| ask(holders));
+    }
+
+    async fn renew(&self, id: FileId, file: &File) -> io::Result<()> {
+        // Nothing of this or a later sequence was ever written to it.
+        let generation = self.0.state.borrow().next_sequence;
+        self.write_header(file, generation).await?;
+        self.0.state.borrow_mut().files.renewed(id, generation);
+        self.count(|c| c.recycles += 1);
+        Ok(())
+    }
+
+    async fn write_header(&self, file: &File, generation: u64) -> io::Result<()> {
+        let mut block = self.block()?;
+        let header = encode_file_header(generation);
+        block.fill(0);
+        if let Some(front) = block.get_mut(..header.len()) {
+            front.copy_from_slice(&header);
+        }
+        write_full(file, block, BLOCK_BYTES as usize, 0, Durability::Dsync).await.0
+    }
+
+    fn block(&self) -> io::Result<AlignedBuf> {
+        let block = self.0.reactor.pool().take(BLOCK_BYTES as usize);
+        block.map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))
+    }
+
+    async fn make(&self, number: u64) -> io::Result<()> {
+        let (reactor, folder) = (&self.0.reactor, &self.0.folder);
+        self.0.parts.reserve.may_grow()?;
+        mkdir_if_missing(reactor, folder).await?;
+        if let Some(data) = folder.parent() {
+            reactor.sync_dir(data).await?;
+        }
+        let path = folder.join(format!("{}-{number}", self.0.parts.shard));
+        match self.write_new(&path).await {
+            Ok((file, generation)) => {
+                let bytes = self.0.parts.file_bytes;
+                self.0.state.borrow_mut().files.add(path, Rc::new(file), generation, bytes);
+                self.count(|c| c.files += 1);
+                Ok(())
+            }
+            Err(error) => {
+                // What is there of it would only take space; if this fails as well, the next start removes it.
+                replay::remove(reactor, folder, vec![path]).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_new(&self, path: &PathBuf) -> io::Result<(File, u64)> {
+        let how = OpenHow { direct: self.0.parts.direct, ..OpenHow::write().create().truncate() };
+        let file = self.0.reactor.open(path, how).await?;
+        file.keep_at_hand();
+        let bytes = self.0.parts.file_bytes;
+        write_zeroes(&file, zeroes(&self.0.reactor, bytes)?, 0, bytes).await?;
+        file.fsync().await?;
+        let generation = self.0.state.borrow().next_sequence;
+        self.write_header(&file, generation).await?;
+        self.0.reactor.sync_dir(&self.0.folder).await?;
+        Ok((file, generation))
+    }
+
+    /// The clean end: removes every file that no log needs. Nothing is put in any more.
+    pub(crate) async fn finish(&self) {
+        let files = {
+            let mut state = self.0.state.borrow_mut();
+            state.is_off = true;
+            state.files.take_free()
+        };
+        replay::remove(&self.0.reactor, &self.0.folder, files).await;
+    }
+}
