@@ -11,7 +11,7 @@ use corelog_reactor::sim::{NodeId, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::{Offset, ProducerId};
-use corelog_storage::log::{AppendError, Log, LogConfig, StorageEnv, StorageOptions};
+use corelog_storage::log::{AppendError, CommitLogUse, Log, LogConfig, StorageEnv, StorageOptions};
 use log_common::*;
 use std::cell::RefCell;
 use std::path::Path;
@@ -92,6 +92,10 @@ fn options(seed: u64) -> StorageOptions {
         checkpoint_interval: Duration::from_millis(5),
         no_space_retry: Duration::from_millis(5),
         cold_segments_max: 3,
+        commit_log: [CommitLogUse::Always, CommitLogUse::Auto, CommitLogUse::Never][dice.below(3) as usize],
+        commit_log_file_bytes: [64 << 10, 256 << 10][dice.below(2) as usize],
+        commit_log_files_max: 2 + dice.below(3) as usize,
+        write_back_bytes: [1 << 10, 16 << 10, 256 << 10][dice.below(3) as usize],
         ..StorageOptions::default()
     }
 }

@@ -69,10 +69,6 @@ impl Files {
         self.files.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &LogFile> {
-        self.files.iter()
-    }
-
     fn find(&self, which: impl Fn(&LogFile) -> bool) -> Option<usize> {
         let found = self.files.iter().enumerate().filter(|(_, f)| which(f));
         found.min_by_key(|(_, f)| f.generation).map(|(index, _)| index)
@@ -104,8 +100,8 @@ impl Files {
         self.files.iter().any(|f| f.used == Use::Ready)
     }
 
-    /// The place of a write of at most `bytes_max`; it is needed until [`ended`](Self::ended) says otherwise. `None`: no file
-    /// is free.
+    /// The place of a write of at most `bytes_max`; it is needed until it is [released](Self::release). `None`:
+    /// no file is free.
     pub(super) fn begin(&mut self, bytes_max: u64) -> Option<Place> {
         let current = match self.find(|f| f.used == Use::Current) {
             Some(index) if self.files.get(index).is_some_and(|f| f.end + bytes_max <= f.bytes) => index,

@@ -14,9 +14,9 @@
 //!
 //! Numbers are big-endian. `bytes` of a write counts its header and its entries, without the zeroes behind them.
 //!
-//! A file is used again without being cleared. Sequences only rise, over all files and all runs, and a file's generation is a
-//! sequence that none of its older writes has reached. So what an earlier use left is known by its generation, and behind
-//! the writes of this use it ends the file.
+//! A file is used again without being cleared. Sequences only rise, over all files and all runs, and a file's
+//! generation is a sequence that none of its older writes has reached. So what an earlier use left is known by its
+//! generation, and behind the writes of this use it ends the file.
 
 use crate::disk::BLOCK_BYTES;
 use crate::disk::checkpoint::LogKey;

@@ -1,7 +1,8 @@
 //! The commit log of one shard in one data folder: one durable write for the small commits of many logs.
 //!
-//! Holds: the files, the write that gathers, the writes in flight, the choice between the two ways of a commit, and what
-//! the last runs left. Never touches: segments; what a log does with its bytes (they follow later, see `log::write_back`).
+//! Holds: the files, the write that gathers, the writes in flight, the choice between the two ways of a commit, and
+//! what the last runs left. Never touches: segments; what a log does with its bytes (they follow later, see
+//! `log::write_back`).
 //!
 //! ```text
 //!   logs of a shard      a   b   c                      one turn's small commits
@@ -13,14 +14,18 @@
 //!   segments        a: |....aaaa|   b: |...bbb|         one large write for each
 //! ```
 //!
-//! What is in the commit log is durable. A file of it is used again once everything in it is in the segments, durably; so is
-//! not one whose logs can't be written. If no file is free, commits go to the segments directly, as they do without a commit log.
+//! What is in the commit log is durable. A file of it is used again once everything in it is in the segments, durably;
+//! one whose logs can't be written stays as it is. If no file is free, commits go to the segments directly, as they do
+//! without a commit log.
 //!
-//! After a failed write nobody knows what that file holds. The commit log is then switched off until a restart: what was in the
-//! failed write goes to the segments with the same bytes, and what is durable here follows as it always does.
+//! After a failed write nobody knows what that file holds. The commit log is then switched off until a restart: what
+//! was in the failed write goes to the segments with the same bytes, and what is durable here follows as it always
+//! does.
 //!
-//! Read on: `format` (the bytes), `writer` (the way of a commit), `files` and `upkeep` (the rotation), `choice`, `replay`.
+//! Read on: `format` (the bytes), `writer` (the way of a commit), `files` and `upkeep` (the rotation), `choice`,
+//! `replay`.
 
+mod choice;
 mod files;
 pub mod format;
 pub mod replay;
@@ -29,6 +34,7 @@ mod tests;
 mod upkeep;
 mod writer;
 
+pub(crate) use choice::Choice;
 pub(crate) use files::{FileId, Holder};
 pub(crate) use writer::{CommitLog, Parts, Piece, Ticket};
 

@@ -15,11 +15,11 @@
 //!
 //! ## What a crash leaves, and what is damage
 //!
-//! Two writes may be in flight. The later one may be whole and the earlier one torn; then neither has been acknowledged, as writes
-//! are acknowledged in their order. A third one is begun only when the first is durable. So behind the first write that does
-//! not hold, at sequence n, there may be a sound n + 1 after a crash. A sound n + 2, in this file, proves that n was
-//! acknowledged: then n is damaged. What was in it is known only where a later entry of the same log shows the gap, which
-//! fences that log; the start says that there is damage.
+//! Two writes may be in flight. The later one may be whole and the earlier one torn; then neither has been
+//! acknowledged, as writes are acknowledged in their order. A third one is begun only when the first is durable. So
+//! behind the first write that does not hold, at sequence n, there may be a sound n + 1 after a crash. A sound n + 2,
+//! in this file, proves that n was acknowledged: then n is damaged. What was in it is known only where a later entry of
+//! the same log shows the gap, which fences that log; the start says that there is damage.
 
 use super::COMMIT_LOG_FOLDER;
 use super::format::{FIRST_WRITE, HeaderFault, WRITE_BYTES_MAX, WriteHeader, decode_file_header, entries};
@@ -56,15 +56,33 @@ pub struct Entry {
     file: Arc<Path>,
 }
 
-impl Entry {
-    /// Reads the batches. They were checked at the start, and are to be checked again.
+/// Reads entries' batches, of one file after the other.
+pub struct EntryReader<'r> {
+    reactor: &'r Reactor,
+    open: Option<(Arc<Path>, File)>,
+}
+
+impl<'r> EntryReader<'r> {
+    /// Nothing is open yet.
+    #[must_use]
+    pub const fn new(reactor: &'r Reactor) -> Self {
+        Self { reactor, open: None }
+    }
+
+    /// The batches of an entry. They were checked at the start, and are to be checked again.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub async fn read(&self, reactor: &Reactor) -> io::Result<Vec<u8>> {
-        let file = reactor.open(&self.file, OpenHow::read()).await?;
-        let mut bytes = vec![0; self.bytes as usize];
-        let have = read_up_to(&file, &mut bytes, self.at).await?;
+    pub async fn read(&mut self, entry: &Entry) -> io::Result<Vec<u8>> {
+        if self.open.as_ref().is_none_or(|(path, _)| *path != entry.file) {
+            let file = self.reactor.open(&entry.file, OpenHow::read()).await?;
+            self.open = Some((entry.file.clone(), file));
+        }
+        let mut bytes = vec![0; entry.bytes as usize];
+        let have = match &self.open {
+            Some((_, file)) => read_up_to(file, &mut bytes, entry.at).await?,
+            None => 0,
+        };
         if have < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -79,7 +97,8 @@ struct Left {
     files: HashMap<Arc<Path>, usize>,
 }
 
-/// The entries of all logs. All shards hold the same one; it is looked at while logs are opened, never on the data path.
+/// The entries of all logs. All shards hold the same one; it is looked at while logs are opened, never on the data
+/// path.
 #[derive(Debug, Default)]
 pub struct Replay {
     left: Mutex<Left>,
@@ -88,8 +107,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the commit logs of a data folder. Entries that `checkpoints` knows nothing of, or that lie before what they name as
-    /// the first to count, are left out; files without any other are removed.
+    /// Reads the commit logs of a data folder. Entries that `checkpoints` knows nothing of, or that lie before what
+    /// they name as the first to count, are left out; files without any other are removed.
     ///
     /// # Errors
     /// When a file cannot be read, or is of a later version: without it acknowledged records may be missing.
@@ -162,7 +181,8 @@ impl Replay {
         self.lock().logs.is_empty()
     }
 
-    /// The log needs its entries no more: they are durable in its segment, or it is gone. Returns the files that nobody needs now.
+    /// The log needs its entries no more: they are durable in its segment, or it is gone. Returns the files that nobody
+    /// needs now.
     #[must_use]
     pub fn settle(&self, key: &LogKey) -> Vec<PathBuf> {
         let mut left = self.lock();
@@ -184,7 +204,8 @@ impl Replay {
     }
 }
 
-/// Removes files that nobody needs. One that comes back, after a crash or because this failed, is read again, and does no harm.
+/// Removes files that nobody needs. One that comes back, after a crash or because this failed, is read again, and does
+/// no harm.
 pub async fn remove(reactor: &Reactor, folder: &Path, files: Vec<PathBuf>) {
     if files.is_empty() {
         return;

@@ -3,7 +3,7 @@
 use super::COMMIT_LOG_FOLDER;
 use super::files::{FileId, Holder};
 use super::format::{FIRST_WRITE, encode_file_header};
-use super::replay::Replay;
+use super::replay::{EntryReader, Replay};
 use super::writer::{CommitLog, Parts, Piece};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
 use crate::disk::reserve::Reserve;
@@ -59,6 +59,7 @@ fn commit_log(reactor: &Reactor, replay: &Replay) -> CommitLog {
         file_bytes: FILE_BYTES,
         files_max: 3,
         no_space_retry: Duration::from_millis(1),
+        write_back_bytes: 16 << 10,
         break_durability_for_a_test: false,
         next_sequence: replay.next_sequence(),
         next_number: replay.next_number(),
@@ -148,7 +149,7 @@ async fn check(reactor: Reactor, replay: Rc<Replay>, partition: i32, acked: i64)
         }
         end = Some(entry.end.0);
         assert_eq!(entry.position, entry.start.0 as u64 * 10);
-        let bytes = entry.read(&reactor).await.unwrap();
+        let bytes = EntryReader::new(&reactor).read(&entry).await.unwrap();
         assert!(bytes.len() == entry.bytes as usize && bytes.iter().all(|b| *b == byte_of(partition, entry.start.0)));
     }
     let end = end.unwrap_or(0);

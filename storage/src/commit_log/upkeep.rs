@@ -2,9 +2,9 @@
 //!
 //! Holds: one task at a time, only while a file is wanted. Never touches: writes of commits.
 //!
-//! A file is wanted as soon as none is ready behind the one being written. It comes from, in this order: a full file that
-//! nobody needs; a new one, while there are fewer than may be; the oldest full one whose logs can be written back. An idle
-//! shard makes none.
+//! A file is wanted as soon as none is ready behind the one being written. It comes from, in this order: a full file
+//! that nobody needs; a new one, while there are fewer than may be; the oldest full one whose logs can be written back.
+//! An idle shard makes none.
 
 use super::files::{FileId, Holder};
 use super::format::encode_file_header;
@@ -15,8 +15,12 @@ use crate::disk::files::{is_shortage, mkdir_if_missing, write_full};
 use crate::disk::spare::{write_zeroes, zeroes};
 use corelog_reactor::{AlignedBuf, Durability, File, OpenHow};
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// How often the end of the work is looked for at a clean stop.
+const FINISH_LOOK: Duration = Duration::from_millis(1);
 
 /// What is to be done next.
 enum Next {
@@ -144,7 +148,7 @@ impl CommitLog {
         }
     }
 
-    async fn write_new(&self, path: &PathBuf) -> io::Result<(File, u64)> {
+    async fn write_new(&self, path: &Path) -> io::Result<(File, u64)> {
         let how = OpenHow { direct: self.0.parts.direct, ..OpenHow::write().create().truncate() };
         let file = self.0.reactor.open(path, how).await?;
         file.keep_at_hand();
@@ -159,11 +163,12 @@ impl CommitLog {
 
     /// The clean end: removes every file that no log needs. Nothing is put in any more.
     pub(crate) async fn finish(&self) {
-        let files = {
-            let mut state = self.0.state.borrow_mut();
-            state.is_off = true;
-            state.files.take_free()
-        };
+        self.0.state.borrow_mut().is_off = true;
+        // What is being made or renewed goes as well.
+        while self.0.state.borrow().is_tended {
+            self.0.reactor.sleep(FINISH_LOOK).await;
+        }
+        let files = self.0.state.borrow_mut().files.take_free();
         replay::remove(&self.0.reactor, &self.0.folder, files).await;
     }
 }

@@ -1,18 +1,19 @@
 //! The way of a commit through the commit log.
 //!
-//! Holds: the write that gathers what a turn brings, the writes in flight, who waits for them. Never touches: which logs there
-//! are.
+//! Holds: the write that gathers what a turn brings, the writes in flight, who waits for them. Never touches: which
+//! logs there are.
 //!
-//! A commit is copied into the gathering write at once, and waits. The first of a turn wakes a writer task; as tasks run first
-//! come, first served, it finds what all others of the turn have put in. Two writers: a write that comes while one is in
-//! flight need not wait for it. Writes are done in the order of their sequences: the second waits for the first, and a third
-//! is not begun before the first is done (`replay` relies on it). If one fails, so do all behind it.
+//! A commit is copied into the gathering write at once, and waits. The first of a turn wakes a writer task; as tasks
+//! run first come, first served, it finds what all others of the turn have put in. Two writers: a write that comes
+//! while one is in flight need not wait for it. Writes are done in the order of their sequences: the second waits for
+//! the first, and a third is not begun before the first is done (`replay` relies on it). If one fails, so do all behind
+//! it.
 //!
 //! Nothing is allocated for a commit: staging memory and the lists of those who wait are used again and again.
 
 use super::files::{FileId, Files, Holder, Place};
 use super::format::{ENTRY_HEADER_BYTES, EntryHeader, WRITE_BYTES_MAX, WRITE_HEADER_BYTES, WriteHeader};
-use super::{COMMIT_LOG_FOLDER, CommitLogCounters};
+use super::{COMMIT_LOG_FOLDER, Choice, CommitLogCounters};
 use crate::disk::checkpoint::LogKey;
 use crate::disk::files::write_full;
 use crate::disk::reserve::Reserve;
@@ -45,6 +46,8 @@ pub(crate) struct Parts {
     pub(crate) files_max: usize,
     /// Pause before a file is tried again for which there was no space.
     pub(crate) no_space_retry: Duration,
+    /// What a log gathers here before its segment gets it.
+    pub(crate) write_back_bytes: u64,
     pub(crate) break_durability_for_a_test: bool,
     /// What no earlier run has used.
     pub(crate) next_sequence: u64,
@@ -104,6 +107,7 @@ pub(super) struct Inner {
     pub(super) parts: Parts,
     write_bytes_max: usize,
     pub(super) state: RefCell<State>,
+    choice: RefCell<Choice>,
     counters: Cell<CommitLogCounters>,
 }
 
@@ -143,6 +147,7 @@ impl CommitLog {
                 is_tended: false,
                 abandoned: HashSet::new(),
             }),
+            choice: RefCell::new(Choice::new(parts.write_back_bytes)),
             parts: Parts { file_bytes, ..parts },
             counters: Cell::default(),
         }))
@@ -158,13 +163,18 @@ impl CommitLog {
         self.0.counters.set(counters);
     }
 
+    /// Tells the choice of the way what happens, or asks it.
+    pub(crate) fn choice<T>(&self, f: impl FnOnce(&mut Choice) -> T) -> T {
+        f(&mut self.0.choice.borrow_mut())
+    }
+
     /// The largest piece that may be put in.
     pub(crate) fn piece_bytes_max(&self) -> usize {
         self.0.write_bytes_max - WRITE_HEADER_BYTES - ENTRY_HEADER_BYTES
     }
 
-    /// The sequence from which on what is put in counts for a log that has nothing in the commit log that shall be applied.
-    /// Zero while nothing was ever put in.
+    /// The sequence from which on what is put in counts for a log that has nothing in the commit log that shall be
+    /// applied. Zero while nothing was ever put in.
     pub(crate) fn replay_from(&self) -> u64 {
         let next = self.0.state.borrow().next_sequence;
         if next == 1 { 0 } else { next }
@@ -411,7 +421,12 @@ async fn write_for(log: Weak<Inner>) {
             return;
         };
         let durability = if log.0.parts.break_durability_for_a_test { Durability::None } else { Durability::Dsync };
+        let began = log.0.reactor.now();
         let (result, buf) = write_full(&file, buf, bytes, position, durability).await;
+        if result.is_ok() {
+            let took = log.0.reactor.now().saturating_since(began);
+            log.choice(|choice| choice.measured(bytes as u64, took));
+        }
         log.end_write(sequence, bytes, buf, result);
     }
 }

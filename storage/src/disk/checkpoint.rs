@@ -11,8 +11,9 @@
 //! crc32c <8 hex digits over everything above>
 //! ```
 //!
-//! The mark is the offset of a truncation under way, -1 if there is none, -2 if the log is deleted. A tenth word, if there is
-//! one, is the first sequence of the commit logs that counts for the log: a truncation leaves what is older behind.
+//! The mark is the offset of a truncation under way, -1 if there is none, -2 if the log is deleted. A tenth word, if
+//! there is one, is the first sequence of the commit logs that counts for the log: a truncation leaves what is older
+//! behind.
 //!
 //! Each shard writes the entries of the logs it owns into a file of its own. At start all files are merged, whatever the
 //! number of shards was: of several entries for one log the highest version counts, and every owner raises the version

@@ -8,6 +8,7 @@
 //!        log-checkpoint           all shards' checkpoints as merged at the last start
 //!        log-checkpoint.<shard>   what a shard has written since
 //!        .spare/                  pre-written spare segments
+//!        .commit/                 the shards' commit logs
 //!        .reserve                 space for what must work on a full disk
 //!        <topic>-<partition>/     one log
 //!        *-delete/                being removed
@@ -20,6 +21,7 @@ use super::meta::{META_PROPERTIES, MetaError, MetaProperties, PARTITION_METADATA
 use super::remove::{DELETE_SUFFIX, aside};
 use super::reserve::Reserve;
 use super::spare::SPARE_FOLDER;
+use crate::commit_log::replay::Replay;
 use corelog_reactor::{DirEntry, Reactor, ShardId};
 use std::fs::TryLockError;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -60,6 +62,17 @@ pub enum DataDirError {
         /// What is wrong.
         error: CheckpointError,
     },
+    /// A commit log cannot be read. It holds acknowledged records that may be nowhere else.
+    #[error(
+        "{path}: cannot read it: {error}{}; moving it away gives up the acknowledged records in it that no segment has",
+        remedy(error)
+    )]
+    CommitLog {
+        /// The file.
+        path: PathBuf,
+        /// How it failed.
+        error: io::Error,
+    },
     /// It is a file, or lies below one.
     #[error("{path} is a file, not a folder: choose another with --data-dir or log.dirs, or move the file away")]
     NotAFolder {
@@ -94,6 +107,8 @@ pub struct DataShare {
     pub checkpoints: Arc<CheckpointSet>,
     /// The space for what must work on a full disk.
     pub reserve: Reserve,
+    /// What the commit logs of the last runs hold.
+    pub replay: Arc<Replay>,
 }
 
 /// A data folder that is ours.
@@ -128,7 +143,10 @@ impl DataDir {
         let merge = async || merge_checkpoints(reactor, path, &entries, &mut deleted).await;
         let checkpoints = reserve.spend(reactor, DataDirError::is_no_space, merge).await?;
         leftovers.append(&mut deleted);
-        let share = DataShare { path: path.to_path_buf(), checkpoints: Arc::new(checkpoints), reserve };
+        let replay = Replay::read(reactor, path, &checkpoints).await;
+        let replay = replay.map_err(|(path, error)| DataDirError::CommitLog { path, error })?;
+        let (checkpoints, replay) = (Arc::new(checkpoints), Arc::new(replay));
+        let share = DataShare { path: path.to_path_buf(), checkpoints, reserve, replay };
         Ok(Self { share, meta, leftovers, _lock: lock })
     }
 

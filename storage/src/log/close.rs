@@ -14,15 +14,15 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
 }
 
 impl Log {
-    /// Waits until all that was appended is durable; whoever calls this keeps new appends out.
+    /// Waits until the segments have all that was appended, durably; whoever calls this keeps new appends out.
     pub(super) async fn drain(&self) -> Result<(), ChangeError> {
         let inner = &*self.0;
         loop {
             self.until_not_writing().await;
-            if inner.state.borrow().pending_bytes == 0 {
+            if inner.state.borrow().first_unwritten().is_none() {
                 return Ok(());
             }
-            match self.commit_pending().await {
+            match self.write_pending().await {
                 Ok(()) => {}
                 Err(CommitError::Fenced(reason)) => return Err(ChangeError::Fenced(reason)),
                 Err(CommitError::Closed) => return Err(ChangeError::Closed),
@@ -68,8 +68,7 @@ impl Log {
             })
             .await;
         let changing = Changing::new(self);
-        self.until_not_writing().await;
-        self.until_not_keeping().await;
+        self.until_nothing_is_under_way().await;
         changing
     }
 

@@ -1,82 +1,39 @@
-//! Group commit: everything pending, in one direct write that is on stable storage when it completes.
+//! Group commit: everything pending, on stable storage when it completes.
 //!
-//! Holds: the one write in flight, its retries, the move of the durable end. Never touches: what is being appended
-//! meanwhile (the write covers settled bytes only, and its partial last block goes from a private copy).
+//! Holds: the one commit under way, its way. Never touches: the segments' files (`segment_write`), the commit log's
+//! (`commit_log`).
 //!
-//! ```text
-//!   segment   |....|....|....|....|....|....|      4 KiB blocks
-//!             durable ──┘         └── end
-//!   write         [whole blocks, from the tail's chunks][copy of the last block, zero-padded]
-//!                 ^ block of the durable end, written again with the same first bytes
-//! ```
+//! Two ways:
 //!
-//! | the write ends with | then |
-//! |---|---|
-//! | all its bytes | `durable_end` moves |
-//! | fewer bytes | it goes on where it stopped, with the identical bytes |
-//! | ENOSPC, EDQUOT | appends are refused; the identical bytes are tried again until there is space |
-//! | any other error | the log is fenced |
+//! - **direct**: one write to the segment, from where its file ends; it carries everything pending, also what the
+//!   commit log has already.
+//! - **logged**: what is pending is copied into the write that the shard's commit log gathers, with what other logs
+//!   commit in this turn. The segment follows in the background (`write_back`).
 //!
-//! A segment's file that cannot be made for want of space or a file handle is tried again in the same way.
+//! Logged is only what may follow: the segment's file is in its folder, durably; every older segment is written whole;
+//! what is not written stays within one write. So what the commit log has belongs to the last segment, and a segment's
+//! file is always a prefix. If the commit log fails, the same bytes go the direct way.
 
 use super::error::{CommitError, FenceReason};
-use super::names::{LOG, segment_path};
-use super::state::{Phase, Segment, State, Status};
+use super::segment_write::Reach;
+use super::state::{Mark, Phase, Segment, State, Status};
 use super::{Inner, Log};
-use crate::disk::files::{WriteProgress, is_interrupted, is_no_space, is_shortage, remedy};
-use crate::disk::{align_down, align_up};
+use crate::commit_log::{Choice, Piece, Ticket};
+use crate::disk::align_down;
 use crate::ids::Offset;
-use crate::segment::tail::TailSlices;
-use corelog_reactor::{AlignedBuf, Durability, File, IoBufs, IoVecs, OpenHow};
-use std::io;
-use std::path::PathBuf;
-use std::rc::Rc;
-use std::time::Duration;
 
-/// Pause before a commit looks again for the one block of memory it needs.
-const BLOCK_PAUSE: Duration = Duration::from_millis(1);
+/// So many write-backs' worth of bytes may be in the commit log alone; then commits go the direct way, which takes them
+/// along.
+const UNWRITTEN_WRITE_BACKS_MAX: u64 = 4;
 
-/// The pieces of one commit write, less what was written already.
-struct CommitBufs {
-    whole: TailSlices,
-    last: Option<AlignedBuf>,
-    skip: usize,
-}
-
-// SAFETY: tail slices keep settled bytes alive and still; the last block is a pool buffer of this value alone, which nobody
-// changes while the operation owns it.
-unsafe impl IoBufs for CommitBufs {
-    fn expose(&self, into: &mut IoVecs) {
-        let mut skip = self.skip;
-        let whole = self.whole.iter().map(|s| &**s);
-        for piece in whole.chain(self.last.as_deref()) {
-            let from = skip.min(piece.len());
-            skip -= from;
-            if into.is_full() {
-                return;
-            }
-            into.push(piece.get(from..).unwrap_or_default());
-        }
-    }
-}
-
-/// One commit write, as decided at its start.
-struct CommitWrite {
-    base: Offset,
-    /// Where the write starts: the block of the durable end.
-    start: u64,
-    /// What is durable when it is done.
-    target: u64,
-    /// Whether the file grows by it.
-    is_growing: bool,
-    bufs: CommitBufs,
-}
-
-impl CommitWrite {
-    /// Where the write ends: a block boundary.
-    const fn end(&self) -> u64 {
-        align_up(self.target)
-    }
+/// A commit that goes through the commit log.
+struct Logged {
+    ticket: Ticket,
+    segment: Offset,
+    /// What is durable before it,
+    start: Offset,
+    /// and up to where in the segment after it.
+    end: u64,
 }
 
 /// The mark that a commit is under way. If it is dropped before the end, what the disk holds is unknown.
@@ -91,6 +48,7 @@ impl Drop for InFlight<'_> {
             self.log.fence(FenceReason::CommitDropped);
         }
         self.log.0.state.borrow_mut().writing = false;
+        self.log.0.env.commit_log().choice(Choice::end);
         self.log.0.changed.fire();
     }
 }
@@ -114,221 +72,131 @@ impl Log {
     /// # Errors
     /// When the log is fenced, or is closed while the disk is full.
     pub async fn commit(&self) -> Result<(), CommitError> {
-        if self.0.state.borrow().changing {
+        let Some(in_flight) = self.begin_commit(|state| !state.changing && state.pending_bytes > 0)? else {
             return Ok(());
-        }
-        self.commit_pending().await
+        };
+        self.drive(in_flight, self.commit_pending()).await
     }
 
-    /// A commit also while the log is being changed: for whoever changes it.
-    pub(super) async fn commit_pending(&self) -> Result<(), CommitError> {
-        {
-            let mut state = self.0.state.borrow_mut();
-            if let Status::Fenced(reason) = &state.status {
-                return Err(CommitError::Fenced(reason.clone()));
-            }
-            if state.writing || state.pending_bytes == 0 {
-                return Ok(());
-            }
-            state.writing = true;
+    /// Brings the oldest bytes that are not in their segment's file there, also while the log is being changed: for
+    /// whoever changes it.
+    pub(super) async fn write_pending(&self) -> Result<(), CommitError> {
+        let Some(in_flight) = self.begin_commit(|state| state.first_unwritten().is_some())? else {
+            return Ok(());
+        };
+        self.drive(in_flight, self.write_oldest()).await
+    }
+
+    fn begin_commit(&self, is_wanted: impl FnOnce(&State) -> bool) -> Result<Option<InFlight<'_>>, CommitError> {
+        let mut state = self.0.state.borrow_mut();
+        if let Status::Fenced(reason) = &state.status {
+            return Err(CommitError::Fenced(reason.clone()));
         }
-        let mut in_flight = InFlight { log: self, ended: false };
-        let result = self.commit_once().await;
+        if state.writing || !is_wanted(&state) {
+            return Ok(None);
+        }
+        state.writing = true;
+        self.0.env.commit_log().choice(Choice::begin);
+        Ok(Some(InFlight { log: self, ended: false }))
+    }
+
+    async fn drive(
+        &self,
+        mut in_flight: InFlight<'_>,
+        work: impl Future<Output = Result<(), CommitError>>,
+    ) -> Result<(), CommitError> {
+        let result = work.await;
         in_flight.ended = true;
         drop(in_flight);
         self.keep();
         result
     }
 
-    async fn commit_once(&self) -> Result<(), CommitError> {
-        let inner = &*self.0;
-        let base = inner.state.borrow().first_pending().map(|s| s.base);
-        let Some(base) = base else {
-            return Ok(());
-        };
-        let file = self.file_of(base).await?;
-        let mut write = loop {
-            match self.begin_write(base) {
-                Some(write) => break write,
-                None => inner.env.reactor().sleep(BLOCK_PAUSE).await,
-            }
-        };
-        let durability =
-            if inner.env.options().break_durability_for_a_test { Durability::None } else { Durability::Dsync };
-        let total = (write.end() - write.start) as usize;
-        let mut bufs = std::mem::replace(&mut write.bufs, CommitBufs::none());
-        let mut progress = WriteProgress::default();
-        while progress.done() < total {
-            // Before each try: the reserve may have been given up while this write waited, and is not for it.
-            if write.is_growing
-                && let Err(error) = inner.env.reserve().may_grow()
-            {
-                self.wait_for_space(&error).await?;
-                continue;
-            }
-            bufs.skip = progress.done();
-            let at = write.start + progress.done() as u64;
-            let (result, back) = file.write_at(bufs, at, durability).await;
-            bufs = back;
-            match result.and_then(|n| progress.advance(n, total)) {
-                Ok(()) => {}
-                Err(error) if is_interrupted(&error) => {}
-                Err(error) if is_no_space(&error) => self.wait_for_space(&error).await?,
-                Err(error) => return Err(CommitError::Fenced(self.fence_io("a commit write", &error))),
-            }
-        }
-        if let Some(block) = bufs.last.take() {
-            inner.env.give_block(block);
-        }
-        self.end_write(&write);
-        Ok(())
-    }
-
-    /// Decides what the write covers. `None` when there is no memory for its last block.
-    fn begin_write(&self, base: Offset) -> Option<CommitWrite> {
-        let inner = &*self.0;
-        let state = inner.state.borrow();
-        let segment = state.segment(base)?;
-        let start = align_down(segment.durable);
-        let end = segment.bytes();
-        let target = end.min(start + inner.env.options().commit_bytes_max);
-        let whole_end = align_down(target);
-        let mut whole = TailSlices::new();
-        segment.tail.slices(start, whole_end, &mut whole);
-        let last = if whole_end < target {
-            let mut block = inner.env.take_block()?;
-            let (head, padding) = block.split_at_mut((target - whole_end) as usize);
-            segment.tail.copy_out(whole_end, head);
-            padding.fill(0);
-            Some(block)
-        } else {
-            None
-        };
-        Some(CommitWrite {
-            base,
-            start,
-            target,
-            is_growing: align_up(target) > segment.room,
-            bufs: CommitBufs { whole, last, skip: 0 },
-        })
-    }
-
-    fn end_write(&self, write: &CommitWrite) {
-        let inner = &*self.0;
-        let mut state = inner.state.borrow_mut();
-        assert!(state.writing, "a commit write of segment {} ended, but none was in flight", write.base);
-        if state.status == Status::NoSpace {
-            state.status = Status::Open;
-            tracing::info!(log = %inner.name, "appends are taken again");
-        }
-        state.made_durable(write.base, write.target, write.end());
-        drop(state);
-        inner.env.count(|c| {
-            c.commits += 1;
-            c.commit_bytes += write.end() - write.start;
-            c.commits_growing += u64::from(write.is_growing);
-        });
-    }
-
-    /// The disk is full: refuses appends, and waits a little.
-    async fn wait_for_space(&self, error: &io::Error) -> Result<(), CommitError> {
-        let inner = &*self.0;
+    async fn commit_pending(&self) -> Result<(), CommitError> {
+        if let Some(logged) = self.stage_pending()
+            && logged.ticket.await.is_ok()
         {
-            let mut state = inner.state.borrow_mut();
-            match &state.status {
-                Status::Open => {
-                    tracing::warn!(log = %inner.name, %error, "no space on the disk, or no file handle: appends are refused until there is{}", remedy(error));
-                    state.status = Status::NoSpace;
-                    inner.env.count(|c| c.no_space += 1);
-                }
-                Status::NoSpace => {}
-                Status::Fenced(reason) => return Err(CommitError::Fenced(reason.clone())),
-                Status::Closed => return Err(CommitError::Closed),
-            }
+            self.end_logged(logged.segment, logged.start, logged.end);
+            return Ok(());
         }
-        inner.changed.fire();
-        let reactor = inner.env.reactor();
-        reactor.sleep(inner.env.options().no_space_retry).await;
-        if inner.state.borrow().status == Status::Closed {
-            return Err(CommitError::Closed);
-        }
-        Ok(())
+        // If it went to the commit log and that failed, nobody knows what of it is on the disk: the segment gets the
+        // identical bytes.
+        self.write_oldest().await
     }
 
-    /// The segment's file. The first commit into a segment brings it into the folder, durably: the spare it was rolled
-    /// into, or a new one.
-    async fn file_of(&self, base: Offset) -> Result<Rc<File>, CommitError> {
-        loop {
-            let file = self.0.state.borrow().segment(base).and_then(|s| s.file.clone());
-            if let Some(file) = file {
-                // Not before the first commit: most partitions of a large broker lie idle, and places are few.
-                file.keep_at_hand();
-                return Ok(file);
-            }
-            match self.make_file(base).await {
-                Ok(()) => {}
-                Err(error) if is_shortage(&error) => self.wait_for_space(&error).await?,
-                Err(error) => {
-                    return Err(CommitError::Fenced(self.fence_io("making a segment file", &error)));
-                }
-            }
-        }
-    }
-
-    async fn make_file(&self, base: Offset) -> io::Result<()> {
+    /// Puts everything pending into the commit log, if it may go there and finds a place.
+    fn stage_pending(&self) -> Option<Logged> {
         let inner = &*self.0;
-        let reactor = inner.env.reactor();
-        let path = segment_path(&inner.folder, base, LOG);
-        let (spare, moved_before): (Option<(PathBuf, Rc<File>)>, bool) = {
-            let state = inner.state.borrow();
-            let segment = state.segment(base);
-            let spare = segment.and_then(|s| s.spare.as_ref());
-            (spare.map(|s| (s.path.clone(), s.file.clone())), segment.is_some_and(|s| s.spare_moved))
-        };
-        let moved = match &spare {
-            None => false,
-            Some(_) if moved_before => true,
-            Some((from, _)) => match reactor.rename(from, &path).await {
-                Ok(()) => {
-                    if let Some(segment) = inner.state.borrow_mut().segment_mut(base) {
-                        segment.spare_moved = true;
-                    }
-                    true
-                }
-                // Somebody took the spare away: what is written into it would be in a file without a name.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-                Err(error) => return Err(error),
-            },
-        };
-        let file = match spare.filter(|_| moved) {
-            Some((from, file)) => {
-                // Both folders: the file must be found here after a crash, and nowhere else.
-                if let Some(folder) = from.parent() {
-                    reactor.sync_dir(folder).await?;
-                }
-                file
-            }
-            None => {
-                inner.env.reserve().may_grow()?;
-                let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::write().create() };
-                Rc::new(reactor.open(&path, how).await?)
-            }
-        };
-        reactor.sync_dir(&inner.folder).await?;
-        let room = file.len()?;
+        let (options, commit_log) = (inner.env.options(), inner.env.commit_log());
         let mut state = inner.state.borrow_mut();
-        if let Some(segment) = state.segment_mut(base) {
-            segment.charge = segment.spare.take().map(|s| s.charge);
-            segment.room = room;
-            segment.file = Some(file);
+        let state = &mut *state;
+        let active = &state.active;
+        let (from, end) = (active.durable, active.bytes());
+        let bytes = usize::try_from(end - from).ok()?;
+        let unwritten = end - active.written;
+        let may_be = state.status == Status::Open
+            && bytes > 0
+            && from == active.boundary
+            && active.file.is_some()
+            && state.older.back().is_none_or(Segment::is_written)
+            && end - align_down(active.written) <= options.commit_bytes_max
+            && unwritten <= UNWRITTEN_WRITE_BACKS_MAX * options.write_back_bytes
+            && bytes <= commit_log.piece_bytes_max();
+        if !may_be || !inner.env.prefers_commit_log(bytes) {
+            return None;
         }
-        drop(state);
-        // Those before it may have waited for this file.
-        self.remove_segments_below_start();
-        Ok(())
+        let (segment, start) = (active.base, state.durable_end);
+        let piece = Piece { key: inner.name.key(), segment, position: from, start, end: state.log_end, bytes };
+        let ticket = commit_log.stage(&piece, |out| active.tail.copy_out(from, out))?;
+        let file = ticket.file();
+        match state.marks.last_mut().filter(|mark| mark.file == file && mark.segment == segment) {
+            Some(mark) => mark.end = end,
+            None => {
+                let me = inner.me.clone();
+                commit_log.hold(file, me);
+                state.marks.push(Mark { file, segment, end });
+            }
+        }
+        Some(Logged { ticket, segment, start, end })
     }
 
-    /// Waits until no commit write is in flight. The caller keeps new ones from starting.
+    fn end_logged(&self, segment: Offset, start: Offset, end: u64) {
+        let mut state = self.0.state.borrow_mut();
+        if let Some(segment) = state.segment_mut(segment)
+            && segment.written == segment.durable
+        {
+            // From here on the file lacks what may be read: the way to it must not lead over the file.
+            segment.restored = Some((start, segment.written));
+        }
+        state.made_durable(segment, end);
+        drop(state);
+        self.write_back_if_due();
+    }
+
+    /// One write to the oldest segment that its file has not all of; first, what only the commit log has of a segment
+    /// before the one that is pending.
+    async fn write_oldest(&self) -> Result<(), CommitError> {
+        let filing = self.begin_filing().await;
+        loop {
+            let next = {
+                let state = self.0.state.borrow();
+                state.first_unwritten().map(|s| (s.base, s.durable < s.bytes()))
+            };
+            let Some((base, is_pending)) = next else {
+                return Ok(());
+            };
+            let bytes = self.write_segment(base, Reach::End, &filing).await?;
+            self.0.env.count(|c| {
+                c.commits += 1;
+                c.commit_bytes += bytes;
+            });
+            if is_pending {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until no commit is under way. The caller keeps new ones from starting.
     pub(super) async fn until_not_writing(&self) {
         let inner = &*self.0;
         let look = || (!inner.state.borrow().writing).then_some(());
@@ -336,17 +204,11 @@ impl Log {
     }
 }
 
-impl CommitBufs {
-    fn none() -> Self {
-        Self { whole: TailSlices::new(), last: None, skip: 0 }
-    }
-}
-
 impl Inner {
     /// Whether the keeper has something to do: see `keeper`.
     pub(super) fn has_work_for_keeper(state: &State) -> bool {
         let first_unsealed = state.older.iter().find(|s| s.phase != Phase::Sealed);
-        first_unsealed.is_some_and(Segment::is_durable)
-            || state.capture.as_ref().is_some_and(|c| c.offset <= state.durable_end && first_unsealed.is_none())
+        first_unsealed.is_some_and(Segment::is_written)
+            || first_unsealed.is_none() && state.capture.as_ref().is_some_and(|c| state.is_capture_written(c))
     }
 }

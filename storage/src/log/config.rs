@@ -17,6 +17,18 @@ pub enum Durability {
     Memory,
 }
 
+/// When small commits go through the shard's commit log (`corelog.commit.log`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommitLogUse {
+    /// When that costs less, as far as is measured.
+    #[default]
+    Auto,
+    /// Whenever it can be.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// The configuration of one log; the comments name Kafka's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
@@ -76,6 +88,15 @@ pub struct StorageOptions {
     pub checkpoint_interval: Duration,
     /// Sealed segments that stay open (with their offset index) for cold reads.
     pub cold_segments_max: usize,
+    /// When small commits go through the commit log.
+    pub commit_log: CommitLogUse,
+    /// Bytes of one file of the commit log. All of them together hold at most a quarter of the reactor's pool, as what
+    /// is in the commit log alone stays in memory.
+    pub commit_log_file_bytes: u64,
+    /// Files of the commit log.
+    pub commit_log_files_max: usize,
+    /// Bytes that a log has in the commit log alone before they are brought to its segment.
+    pub write_back_bytes: u64,
     /// Breaks durability on purpose, so that a test can show that it notices. Set by no configuration.
     #[doc(hidden)]
     pub break_durability_for_a_test: bool,
@@ -95,6 +116,10 @@ impl Default for StorageOptions {
             no_space_retry: Duration::from_millis(500),
             checkpoint_interval: Duration::from_millis(200),
             cold_segments_max: 128,
+            commit_log: CommitLogUse::Auto,
+            commit_log_file_bytes: 16 << 20,
+            commit_log_files_max: 4,
+            write_back_bytes: 256 << 10,
             break_durability_for_a_test: false,
         }
     }

@@ -5,7 +5,11 @@
 
 use super::cold::ColdSegments;
 use super::config::StorageOptions;
+use super::counters::StorageCounters;
 use super::event::Event;
+use super::write_back::WriteBacks;
+use crate::commit_log::replay::Replay;
+use crate::commit_log::{CommitLog, Parts};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
 use crate::disk::datadir::{DataShare, checkpoint_path};
 use crate::disk::files::replace_file;
@@ -41,38 +45,8 @@ const LOG_FILES_BYTES: u64 = 4 * BLOCK_BYTES;
 /// Blocks kept aside for commit writes.
 const BLOCKS_KEPT: usize = 16;
 
-/// Counts for the metrics, since the shard's start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StorageCounters {
-    /// Batches appended.
-    pub batches: u64,
-    /// Bytes appended.
-    pub bytes: u64,
-    /// Commit writes that completed.
-    pub commits: u64,
-    /// Bytes that commit writes carried, whole blocks.
-    pub commit_bytes: u64,
-    /// Commit writes that went beyond the pre-written room, so that the file grew.
-    pub commits_growing: u64,
-    /// Rolls into a pre-written spare.
-    pub rolls_to_spare: u64,
-    /// Rolls into an empty file.
-    pub rolls_to_empty: u64,
-    /// Tail chunks evicted.
-    pub chunks_evicted: u64,
-    /// Reads served from the tail.
-    pub reads_hot: u64,
-    /// Reads planned from the disk.
-    pub reads_cold: u64,
-    /// Bytes that they took from the disk.
-    pub bytes_cold: u64,
-    /// Times a log ran out of disk space.
-    pub no_space: u64,
-    /// Logs fenced.
-    pub fenced: u64,
-    /// Checkpoints written.
-    pub checkpoints: u64,
-}
+/// The least bytes of a file of the commit log.
+const COMMIT_LOG_FILE_BYTES_MIN: u64 = 64 << 10;
 
 /// What a log could let go of.
 pub(crate) enum Evicted {
@@ -130,6 +104,9 @@ struct Inner {
     data_syncs: RefCell<DataSyncs>,
     data_synced: Event,
     cold: ColdSegments,
+    replay: Arc<Replay>,
+    commit_log: CommitLog,
+    write_backs: WriteBacks,
     blocks: RefCell<Vec<AlignedBuf>>,
     counters: Cell<StorageCounters>,
     recovered_bytes: Cell<u64>,
@@ -147,7 +124,7 @@ impl StorageEnv {
     /// When the options contradict the block size.
     #[must_use]
     pub fn new(reactor: Reactor, shard: ShardId, share: DataShare, options: StorageOptions) -> Self {
-        let DataShare { path: data, checkpoints, reserve } = share;
+        let DataShare { path: data, checkpoints, reserve, replay } = share;
         assert!(
             options.commit_bytes_max <= COMMIT_BYTES_MAX
                 && options.commit_bytes_max >= BLOCK_BYTES
@@ -166,10 +143,28 @@ impl StorageEnv {
         // The rest of the pool is for what is pending, for cold reads and for everybody else: see `RESERVE_PART`.
         let mut options = options;
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
+        let logs_share = reactor.pool().budget() as u64 / 4 / options.commit_log_files_max.max(1) as u64;
+        let parts = Parts {
+            reactor: reactor.clone(),
+            shard,
+            direct: options.direct,
+            reserve: reserve.clone(),
+            file_bytes: options.commit_log_file_bytes.min(logs_share).max(COMMIT_LOG_FILE_BYTES_MIN),
+            files_max: options.commit_log_files_max,
+            no_space_retry: options.no_space_retry,
+            write_back_bytes: options.write_back_bytes,
+            break_durability_for_a_test: options.break_durability_for_a_test,
+            next_sequence: replay.next_sequence(),
+            next_number: replay.next_number(),
+        };
+        let commit_log = CommitLog::new(&data, parts);
         let first_block = reactor.pool().take(BLOCK_BYTES as usize).ok();
         Self(Rc::new(Inner {
             blocks: RefCell::new(first_block.into_iter().collect()),
             cold: ColdSegments::new(options.cold_segments_max),
+            replay,
+            commit_log,
+            write_backs: WriteBacks::default(),
             reactor,
             shard,
             data,
@@ -209,7 +204,16 @@ impl StorageEnv {
     /// Counts so far.
     #[must_use]
     pub fn counters(&self) -> StorageCounters {
-        self.0.counters.get()
+        let log = self.0.commit_log.counters();
+        StorageCounters {
+            logged_commits: log.commits,
+            log_writes: log.writes,
+            log_bytes: log.bytes,
+            log_files: log.files,
+            log_recycles: log.recycles,
+            log_no_place: log.no_place,
+            ..self.0.counters.get()
+        }
     }
 
     /// The maker of spare segments.
@@ -305,6 +309,20 @@ impl StorageEnv {
 
     pub(crate) fn recovered(&self, bytes: usize) {
         self.0.recovered_bytes.set(self.0.recovered_bytes.get() + bytes as u64);
+    }
+
+    // ---- the commit log ----
+
+    pub(crate) fn commit_log(&self) -> &CommitLog {
+        &self.0.commit_log
+    }
+
+    pub(crate) fn write_backs(&self) -> &WriteBacks {
+        &self.0.write_backs
+    }
+
+    pub(crate) fn replay(&self) -> &Replay {
+        &self.0.replay
     }
 
     pub(crate) fn cold(&self) -> &ColdSegments {

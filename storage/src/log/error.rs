@@ -74,6 +74,16 @@ pub enum Damage {
     /// A segment file is missing.
     #[error("the segment is missing")]
     Missing,
+    /// The commit log has records that do not join what the segment has.
+    #[error(
+        "the segment ends at offset {found}; the commit log has acknowledged records up to {expected} that do not join it"
+    )]
+    Unapplied {
+        /// Where the segment ends.
+        found: Offset,
+        /// The offset behind the last of the records.
+        expected: Offset,
+    },
 }
 
 /// An empty file of this name, in an otherwise empty folder, says that what was in it is given up.

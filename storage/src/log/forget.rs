@@ -51,7 +51,12 @@ impl Log {
         let _changing = self.stop_others().await;
         inner.state.borrow_mut().ticket = None;
         inner.env.cold().forget(inner.number, None);
-        inner.env.rename_deleted(&inner.name).await
+        inner.env.rename_deleted(&inner.name).await?;
+        let marks = std::mem::take(&mut inner.state.borrow_mut().marks);
+        for mark in marks {
+            inner.env.commit_log().release(mark.file);
+        }
+        Ok(())
     }
 }
 
@@ -89,6 +94,7 @@ impl StorageEnv {
             self.remove_leftovers(vec![to]);
         }
         self.drop_checkpoint(&name.key());
+        self.settle(&name.key());
         Ok(())
     }
 
@@ -115,6 +121,8 @@ impl StorageEnv {
         self.reactor().rename(&self.data().join(folder), &to).await?;
         self.sync_data().await?;
         if is_deleted {
+            // Else the commit log's part stays as well, for whoever wants the folder back.
+            self.settle(&key);
             self.remove_leftovers(vec![to.clone()]);
         }
         Ok(to)

@@ -72,7 +72,7 @@ impl Log {
                     return Ok(());
                 }
                 let unsealed = state.older.iter().find(|s| s.phase != Phase::Sealed);
-                unsealed.map(|s| (s.base, s.is_durable()))
+                unsealed.map(|s| (s.base, s.is_written()))
             };
             match next {
                 Some((base, true)) => self.seal(base).await?,
@@ -80,8 +80,8 @@ impl Log {
                 None => {
                     let capture = {
                         let mut state = self.0.state.borrow_mut();
-                        let durable = state.durable_end;
-                        state.capture.take_if(|c| c.offset <= durable)
+                        let is_written = state.capture.as_ref().is_some_and(|c| state.is_capture_written(c));
+                        state.capture.take_if(|_| is_written)
                     };
                     let Some(capture) = capture else {
                         return Ok(());
@@ -92,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Seals a rolled segment that is durable to its end.
+    /// Seals a rolled segment that is written to its end.
     pub(super) async fn seal(&self, base: Offset) -> io::Result<()> {
         let inner = &*self.0;
         let reactor = inner.env.reactor();
@@ -100,7 +100,7 @@ impl Log {
             let state = inner.state.borrow();
             let end = state.segment_of(base).map(|(_, end)| end);
             state.segment(base).and_then(|s| {
-                assert!(s.is_durable(), "segment {base} is sealed at {} of {} durable bytes", s.durable, s.bytes());
+                assert!(s.is_written(), "segment {base} is sealed at {} of {} bytes", s.written, s.bytes());
                 Some((s.index.clone()?, s.snapshot.clone(), s.bytes(), s.file.clone()?, end?))
             })
         }) else {
@@ -234,10 +234,13 @@ impl Log {
         Ok(())
     }
 
-    /// Waits until the keeper rests. The caller has set `changing`, so that it starts nothing new.
-    pub(super) async fn until_not_keeping(&self) {
+    /// Waits until commits, writes to segments and the keeper rest. The caller has set `changing`, so that nothing new starts.
+    pub(super) async fn until_nothing_is_under_way(&self) {
         let inner = &*self.0;
-        let look = || (!inner.state.borrow().keeping).then_some(());
+        let look = || {
+            let state = inner.state.borrow();
+            (!state.writing && !state.filing && !state.keeping).then_some(())
+        };
         inner.changed.until(look).await;
     }
 
@@ -254,8 +257,7 @@ impl Log {
             state.changing = true;
         }
         let changing = Changing(self);
-        self.until_not_writing().await;
-        self.until_not_keeping().await;
+        self.until_nothing_is_under_way().await;
         Ok(changing)
     }
 }

@@ -26,27 +26,34 @@ mod close;
 mod cold;
 mod commit;
 mod config;
+mod counters;
 mod env;
 mod error;
 mod event;
 mod forget;
 mod index_check;
 mod keeper;
+mod logged;
 mod lookup;
 mod missing_epochs;
 mod names;
 mod open;
 mod read;
+mod reapply;
 mod recover;
+mod recover_read;
 mod repair;
 mod scan_file;
+mod segment_write;
 mod state;
 mod truncate;
+mod write_back;
 
 pub use append::{Appended, LeaderBatch};
 pub use cold::ColdRead;
-pub use config::{Durability, LogConfig, StorageOptions};
-pub use env::{StorageCounters, StorageEnv};
+pub use config::{CommitLogUse, Durability, LogConfig, StorageOptions};
+pub use counters::StorageCounters;
+pub use env::StorageEnv;
 pub use error::{AppendError, ChangeError, CommitError, Damage, FenceReason, OpenError, ReadError};
 pub use lookup::LookupError;
 pub use names::LogName;
@@ -84,6 +91,8 @@ struct Inner {
     writing_epochs: Cell<bool>,
     /// A DeleteRecords is under way.
     deleting_records: Cell<bool>,
+    /// Its turn to be written back is coming.
+    is_due: Cell<bool>,
     me: Weak<Inner>,
 }
 
@@ -122,6 +131,7 @@ impl Log {
             appending: Cell::new(false),
             writing_epochs: Cell::new(false),
             deleting_records: Cell::new(false),
+            is_due: Cell::new(false),
             me: me.clone(),
         }))
     }
@@ -300,8 +310,11 @@ impl TailOwner for Inner {
             if segment.tail.is_empty() {
                 continue;
             }
-            let whole = segment.is_durable().then(|| segment.tail.oldest_bytes());
-            let Some(bytes) = whole.flatten().or_else(|| segment.tail.oldest_evictable(segment.durable)) else {
+            let whole = segment.is_written().then(|| segment.tail.oldest_bytes());
+            let Some(bytes) = whole.flatten().or_else(|| segment.tail.oldest_evictable(segment.written)) else {
+                if segment.unwritten() > 0 {
+                    self.want_write_back();
+                }
                 return Evicted::Nothing;
             };
             segment.tail.evict_oldest();
@@ -312,15 +325,19 @@ impl TailOwner for Inner {
             return Evicted::Chunk(bytes);
         }
         let active = &mut state.active;
-        if let Some(bytes) = active.tail.oldest_evictable(active.durable) {
+        if let Some(bytes) = active.tail.oldest_evictable(active.written) {
             active.tail.evict_oldest();
             self.env.give_chunk_bytes(bytes);
             return Evicted::Chunk(bytes);
         }
+        if active.unwritten() > 0 && !active.tail.is_small() {
+            self.want_write_back();
+            return Evicted::Nothing;
+        }
         // An idle partition that was busy once: it needs no more than its last block.
-        let idle = !self.appending.get() && !state.writing;
+        let idle = !self.appending.get() && !state.writing && !state.filing;
         if idle
-            && active.tail.is_shrinkable(active.durable)
+            && active.tail.is_shrinkable(active.written)
             && let Some(block) = self.env.take_block()
         {
             let before = active.tail.memory_bytes();
@@ -338,6 +355,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let bytes = state.segments().map(|s| s.tail.memory_bytes()).sum();
+        if !state.marks.is_empty() {
+            self.env.commit_log().abandon(self.name.key());
+        }
         self.env.give_chunk_bytes(bytes);
         self.env.cold().forget(self.number, None);
     }

@@ -78,7 +78,10 @@ impl Log {
             tracing::warn!(log = %name, %offset, "the log is made anew, without its records: {ACCEPT_LOSS} says so");
             // Before the new files: nobody shall look for the old records in them.
             let fresh = CheckpointEntry::starting_at(name.topic.clone(), Offset::ZERO);
-            env.set_checkpoint(name.key(), CheckpointEntry { version: known.version + 1, ..fresh });
+            env.set_checkpoint(
+                name.key(),
+                CheckpointEntry { version: known.version + 1, replay_from: env.commit_log().replay_from(), ..fresh },
+            );
             env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
         }
         mkdir_if_missing(reactor, &folder).await.map_err(failed(&folder, "make it"))?;
@@ -112,6 +115,10 @@ impl Log {
             Err(error) => return Err(failed(&folder, "list it")(error)),
         };
         let owner = check_owner(env, &name, &folder).await?;
+        if env.commit_log().is_abandoned(&name.key()) {
+            let words = "it was let go of before its segment had all that the commit log has: a restart opens it";
+            return Err(failed(&folder, "open it")(io::Error::other(words)));
+        }
         if entries.iter().any(|e| e.name == ACCEPT_LOSS) {
             // Its entry in the checkpoint was there before its files: nothing else would sync what an interrupted start made.
             reactor.sync_dir(&folder).await.map_err(failed(&folder, "sync it"))?;

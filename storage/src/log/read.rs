@@ -48,7 +48,7 @@ pub struct ColdPlan {
     pub(super) upper: Offset,
     pub(super) bytes_max: usize,
     pub(super) at_least_one: bool,
-    /// Bytes of the segment that may be read: those on stable storage.
+    /// Bytes of the segment that may be read: those its file has on stable storage.
     pub(super) limit: u64,
     /// File, and where in it the wanted batch is, if the segment is not sealed.
     pub(super) open: Option<(Rc<File>, Near)>,
@@ -139,12 +139,12 @@ impl Log {
             self.0.env.count(|c| c.reads_hot += 1);
             return Ok(read.map_or(ReadOutcome::Empty, ReadOutcome::Hot));
         }
-        if segment.durable == 0 {
+        if segment.written == 0 {
             return Ok(ReadOutcome::Empty);
         }
         let open = segment.file.as_ref().map(|file| {
             let offsets = segment.index.as_ref().map(|index| &index.offsets);
-            (file.clone(), Near::of(offsets, from, segment.durable))
+            (file.clone(), Near::of(offsets, from, segment.written))
         });
         self.0.env.count(|c| c.reads_cold += 1);
         Ok(ReadOutcome::Cold(ColdPlan {
@@ -154,7 +154,7 @@ impl Log {
             upper: wanted.upper,
             bytes_max,
             at_least_one,
-            limit: segment.durable,
+            limit: segment.written,
             open,
         }))
     }

@@ -7,36 +7,33 @@
 //! batch. Where that ends decides [`crate::segment::verdict`] between a clean end, a torn write (zeroed on disk, and the
 //! zeroes synced, before anything is appended behind it) and rot (the log opens fenced; not a byte is changed).
 //!
+//! Before that judgement the last segment gets what the commit logs have and it lacks (`reapply`).
+//!
 //! Order of the repairs, each on stable storage before the next: segments of an interrupted truncation, torn tail zeroed,
 //! recovered bytes synced, snapshots and epochs behind the end removed, checkpoint.
 
-use super::append::{marker_of, record_in};
-use super::cold::load_index;
 use super::config::LogConfig;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
-use super::index_check::resume_at;
-use super::missing_epochs::{self, SealedSegment};
 use super::names::{LOG, LogName, SNAPSHOT, parse_file_name, segment_path};
+use super::recover_read::Scanned;
 use super::repair::{discard, remove_segment_files};
-use super::scan_file::{ReadAhead, scan_file};
 use super::state::{Phase, Segment};
-use crate::batch::{AppendOrigin, BatchHeader, BatchView};
+use crate::batch::BatchHeader;
+use crate::commit_log::replay::Entry;
 use crate::disk::checkpoint::{CheckpointEntry, RecoveryPoint};
-use crate::disk::files::{read_file, read_full, unlink_if_there};
+use crate::disk::files::{read_file, unlink_if_there};
 use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_down, align_up};
 use crate::epochs::EpochCache;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::{ProducerState, ProducerStateLimits};
-use crate::segment::index::SegmentIndex;
-use crate::segment::scan::{ScanStop, ScannedBatch, Scanner};
+use crate::segment::scan::ScanStop;
 use crate::segment::tail::Tail;
 use crate::segment::verdict::{Verdict, judge};
-use corelog_reactor::{DirEntry, File, OpenHow};
+use corelog_reactor::DirEntry;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 /// What recovery found; what a log is opened with.
 pub(super) struct Recovered {
@@ -60,37 +57,28 @@ pub(super) struct Recovered {
 
 /// One recovery under way.
 pub(super) struct Recovery<'a> {
-    env: &'a StorageEnv,
-    folder: &'a Path,
-    index_interval: u32,
-    now: Timestamp,
-    recovery: RecoveryPoint,
-    limit: Option<Offset>,
-    log_start: Offset,
+    pub(super) env: &'a StorageEnv,
+    pub(super) folder: &'a Path,
+    /// What the commit logs have of it.
+    pub(super) entries: Vec<Entry>,
+    pub(super) index_interval: u32,
+    pub(super) now: Timestamp,
+    pub(super) recovery: RecoveryPoint,
+    pub(super) limit: Option<Offset>,
+    pub(super) log_start: Offset,
     /// There was an entry in the checkpoint: the log was created to its end.
-    is_known: bool,
+    pub(super) is_known: bool,
     /// A log that ends before this has lost acknowledged records.
-    must_reach: Offset,
+    pub(super) must_reach: Offset,
     /// Batches from here on are new to the producers' state.
-    replay_from: Offset,
-    producers: ProducerState,
-    epochs: EpochCache,
+    pub(super) replay_from: Offset,
+    pub(super) producers: ProducerState,
+    pub(super) epochs: EpochCache,
     /// Nothing is known of the epochs: every segment is asked for its own.
-    are_epochs_missing: bool,
-    scanned_bytes: u64,
+    pub(super) are_epochs_missing: bool,
+    pub(super) scanned_bytes: u64,
     /// The newest epoch of any batch that was looked at, also below the log start.
-    newest_epoch: LeaderEpoch,
-}
-
-/// A segment that was read.
-struct Scanned {
-    file: Rc<File>,
-    file_bytes: u64,
-    index: SegmentIndex,
-    first_timestamp: Option<Timestamp>,
-    position: u64,
-    next: Offset,
-    stop: Option<ScanStop>,
+    pub(super) newest_epoch: LeaderEpoch,
 }
 
 /// What is left behind the last sound batch of the last segment.
@@ -100,7 +88,7 @@ enum End {
     Rot(FenceReason),
 }
 
-fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> OpenError + 'p {
+pub(super) fn failed<'p>(path: &'p Path, what: &'static str) -> impl FnOnce(io::Error) -> OpenError + 'p {
     move |error| OpenError::Io { path: path.to_path_buf(), what, error }
 }
 
@@ -130,6 +118,7 @@ pub(super) async fn recover(
     let mut recovery = Recovery {
         env,
         folder,
+        entries: env.replay().entries(&name.key()),
         index_interval: config.index_interval_bytes,
         now,
         recovery: entry.recovery,
@@ -148,6 +137,8 @@ pub(super) async fn recover(
         scanned_bytes: 0,
         newest_epoch: LeaderEpoch::NONE,
     };
+    // Those before it were cut off: also by a truncation that was interrupted, which comes first.
+    recovery.entries.retain(|e| e.sequence >= entry.replay_from);
     if let Some(limit) = entry.truncate_to {
         recovery.drop_segments_from(limit, &mut bases).await?;
     }
@@ -179,6 +170,7 @@ pub(super) async fn recover(
     entry.log_start = entry.log_start.max(first).min(found.log_end);
     if found.rot.is_none() {
         recovery.repair(&mut found, &snapshots, &mut entry).await?;
+        env.settle(&name.key());
     }
     Ok(Recovered {
         older: found.older,
@@ -222,7 +214,7 @@ impl Found {
 }
 
 impl Recovery<'_> {
-    fn path(&self, base: Offset, suffix: &str) -> PathBuf {
+    pub(super) fn path(&self, base: Offset, suffix: &str) -> PathBuf {
         segment_path(self.folder, base, suffix)
     }
 
@@ -291,7 +283,13 @@ impl Recovery<'_> {
     }
 
     async fn read_last(&mut self, older: VecDeque<Segment>, base: Offset) -> Result<Found, OpenError> {
-        let scanned = self.scan(base, true, self.limit).await?;
+        let mut scanned = self.scan(base, true, self.limit).await?;
+        let entries = std::mem::take(&mut self.entries);
+        if scanned.stop != Some(ScanStop::Limit)
+            && let Some(rot) = self.reapply(base, &mut scanned, &entries).await?
+        {
+            return Ok(self.found(older, base, scanned, End::Rot(rot)));
+        }
         let end = self.judge_end(base, &scanned).await?;
         Ok(self.found(older, base, scanned, end))
     }
@@ -303,11 +301,12 @@ impl Recovery<'_> {
             End::Rot(reason) => (None, Some(reason)),
         };
         let log_end = scanned.next;
+        let is_unsynced = log_end > self.recovery.offset || scanned.is_mended;
         let mut active = self.rolled(base, scanned);
         active.phase = Phase::Active;
         active.snapshot = None;
         active.restored = Some((log_end, active.bytes()));
-        Found { older, active, log_end, garbage_end, is_unsynced: log_end > self.recovery.offset, rot }
+        Found { older, active, log_end, garbage_end, is_unsynced, rot }
     }
 
     fn rolled(&self, base: Offset, scanned: Scanned) -> Segment {
@@ -316,134 +315,14 @@ impl Recovery<'_> {
             file: Some(scanned.file),
             room: scanned.file_bytes,
             tail: Tail::new(scanned.position),
+            written: scanned.position,
             durable: scanned.position,
+            boundary: scanned.position,
             index: Some(scanned.index),
             first_timestamp: scanned.first_timestamp,
             snapshot: Some(self.producers.snapshot()),
             ..Segment::new(base, self.now)
         }
-    }
-
-    /// A look at a sealed segment: its index, and the batches behind the last entry up to the file's end. Its length if
-    /// all is as it should be.
-    async fn check_sealed(&mut self, base: Offset, next: Offset) -> Result<Option<u64>, OpenError> {
-        let path = self.path(base, LOG);
-        let file = self.open(&path, OpenHow::read()).await?;
-        let bytes = file.len().map_err(failed(&path, "ask for its length"))?;
-        let index = load_index(self.env, self.folder, base, bytes).await.map_err(failed(&path, "read its indexes"))?;
-        let Ok(mut index) = index else {
-            return Ok(None);
-        };
-        let largest = index.largest.timestamp;
-        let resume = index.rewind(bytes);
-        let mut scanner = if resume == 0 {
-            Scanner::new(0, base, LeaderEpoch::NONE, None)
-        } else {
-            Scanner::from_position(resume, LeaderEpoch::NONE, None)
-        };
-        // An index that doesn't know the latest of them would hide them from a search by time.
-        let mut are_times_known = true;
-        let each = |batch: ScannedBatch<'_>| are_times_known &= batch.header.max_timestamp <= largest;
-        let stop =
-            scan_file(self.env.reactor(), &file, &mut scanner, bytes, each).await.map_err(failed(&path, "read it"))?;
-        self.newest_epoch = self.newest_epoch.max(scanner.epoch());
-        let is_whole =
-            stop.is_none() && scanner.next_offset() == next && scanner.position() == bytes && are_times_known;
-        if is_whole && self.are_epochs_missing {
-            let (last_epoch, last_offset) = (scanner.epoch(), Offset(next.0 - 1));
-            let segment = SealedSegment { file: &file, base, bytes, last_epoch, last_offset };
-            missing_epochs::note_sealed(self.env, segment, self.log_start, &mut self.epochs)
-                .await
-                .map_err(failed(&path, "read its leader epochs"))?;
-        }
-        Ok(is_whole.then_some(bytes))
-    }
-
-    async fn open(&self, path: &Path, how: OpenHow) -> Result<File, OpenError> {
-        let how = OpenHow { direct: self.env.options().direct, ..how };
-        let open = self.env.reactor().open(path, how).await;
-        open.map_err(failed(path, "open it"))
-    }
-
-    /// Reads a segment, from the last indexed batch below the recovery point if its index can be trusted, or else whole.
-    async fn scan(&mut self, base: Offset, may_resume: bool, limit: Option<Offset>) -> Result<Scanned, OpenError> {
-        let path = self.path(base, LOG);
-        let file = self.open(&path, OpenHow::write()).await?;
-        let file_bytes = file.len().map_err(failed(&path, "ask for its length"))?;
-        let known = self.recovery.offset.min(self.replay_from);
-        let loaded = if may_resume && known > base && !self.are_epochs_missing {
-            load_index(self.env, self.folder, base, file_bytes).await.map_err(failed(&path, "read its indexes"))?.ok()
-        } else {
-            None
-        };
-        let mut index = SegmentIndex::new(base);
-        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, limit);
-        let mut first_timestamp = None;
-        if let Some(mut loaded) = loaded {
-            let at = &self.recovery;
-            let position = if at.segment_base == base && at.offset == known {
-                at.position
-            } else {
-                u64::from(loaded.offsets.floor_position(known)) + 1
-            };
-            let resume =
-                resume_at(self.env.reactor(), &file, &mut loaded, position).await.map_err(failed(&path, "read it"))?;
-            if resume > 0 {
-                // The epoch checkpoint has no checksum: only the batches themselves say what their epochs are.
-                scanner = Scanner::from_position(resume, LeaderEpoch::NONE, limit);
-                index = loaded;
-                first_timestamp = self.first_timestamp(&file, &path).await?;
-            }
-        }
-        let started = scanner.position();
-        let (interval, replay_from, log_start) = (self.index_interval, self.replay_from, self.log_start);
-        let (env, producers, epochs) = (self.env, &mut self.producers, &mut self.epochs);
-        let all_epochs = self.are_epochs_missing;
-        let each = |batch: ScannedBatch<'_>| {
-            env.recovered(batch.bytes);
-            index.note(&batch.header, batch.last_offset, batch.position, batch.bytes, interval);
-            if batch.position == 0 {
-                first_timestamp = Some(batch.header.max_timestamp);
-            }
-            let is_new = batch.header.base_offset >= replay_from;
-            if is_new || all_epochs {
-                missing_epochs::note(epochs, log_start, &batch.header, batch.last_offset);
-            }
-            if is_new {
-                replay(producers, &batch);
-            }
-        };
-        let stop = scan_file(self.env.reactor(), &file, &mut scanner, file_bytes, each)
-            .await
-            .map_err(failed(&path, "read it"))?;
-        self.scanned_bytes += scanner.position() - started;
-        self.newest_epoch = self.newest_epoch.max(scanner.epoch());
-        Ok(Scanned {
-            file: Rc::new(file),
-            file_bytes,
-            index,
-            first_timestamp,
-            position: scanner.position(),
-            next: scanner.next_offset(),
-            stop,
-        })
-    }
-
-    async fn first_timestamp(&self, file: &File, path: &Path) -> Result<Option<Timestamp>, OpenError> {
-        let block = self.read_block(file, path, 0).await?;
-        Ok(BatchHeader::parse(&block).ok().map(|h| h.max_timestamp))
-    }
-
-    async fn read_block(&self, file: &File, path: &Path, at: u64) -> Result<Vec<u8>, OpenError> {
-        let buf = self
-            .env
-            .reactor()
-            .pool()
-            .take(BLOCK_BYTES as usize)
-            .map_err(|e| failed(path, "read it")(io::Error::new(io::ErrorKind::OutOfMemory, e)))?;
-        let (result, buf) = read_full(file, buf, at).await;
-        let have = result.map_err(failed(path, "read it"))?;
-        Ok(buf.get(..have).unwrap_or_default().to_vec())
     }
 
     /// Torn, rotten or clean: what stands behind the last sound batch of the last segment.
@@ -490,35 +369,6 @@ impl Recovery<'_> {
                 Ok(if beyond { rot(Damage::Batch(fault)) } else { End::Garbage(garbage_end) })
             }
         }
-    }
-
-    async fn read_range(&self, scanned: &Scanned, from: u64, to: u64) -> io::Result<Vec<u8>> {
-        let to = to.min(scanned.file_bytes);
-        let mut out = Vec::new();
-        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, to);
-        let mut at = align_down(from);
-        while at < to
-            && let Some(buf) = reads.next().await?
-        {
-            let skip = usize::try_from(from.saturating_sub(at)).unwrap_or(0);
-            let end = usize::try_from(to - at).map_or(buf.len(), |n| n.min(buf.len()));
-            out.extend_from_slice(buf.get(skip.min(end)..end).unwrap_or_default());
-            at += buf.len() as u64;
-        }
-        Ok(out)
-    }
-
-    async fn has_bytes(&self, scanned: &Scanned, from: u64) -> io::Result<bool> {
-        if from >= scanned.file_bytes {
-            return Ok(false);
-        }
-        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, scanned.file_bytes);
-        while let Some(buf) = reads.next().await? {
-            if buf.iter().any(|b| *b != 0) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Makes the disk say what recovery found, before anything relies on it.
@@ -592,12 +442,4 @@ impl Recovery<'_> {
         };
         is_untouched && is_vouched_for
     }
-}
-
-fn replay(producers: &mut ProducerState, batch: &ScannedBatch<'_>) {
-    let marker = batch
-        .control
-        .and_then(|bytes| BatchView::first(bytes).ok())
-        .and_then(|view| marker_of(&view, AppendOrigin::Replication).ok().flatten());
-    record_in(producers, &batch.header, marker);
 }

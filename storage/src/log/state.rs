@@ -8,10 +8,21 @@
 //!   [........][........][........]                   [........|#####|          ]
 //!   ^log_start                                        durable_end^    ^log_end  ^room (pre-written)
 //! ```
+//!
+//! Of a segment, three positions: what its file has, what is durable, and its end.
+//!
+//! ```text
+//!   file        [###############]
+//!   commit log                  [######]
+//!   memory                  [..................]       the block of `written` and all behind it
+//!                               ^      ^       ^
+//!                          written  durable  end
+//! ```
 
 use super::config::LogConfig;
 use super::error::FenceReason;
 use crate::batch::{BatchHeader, HEADER_BYTES};
+use crate::commit_log::FileId;
 use crate::disk::checkpoint::CheckpointEntry;
 use crate::disk::spare::{Charge, Spare, SpareTicket};
 use crate::epochs::EpochCache;
@@ -20,6 +31,7 @@ use crate::producers::ProducerState;
 use crate::segment::index::SegmentIndex;
 use crate::segment::tail::Tail;
 use corelog_reactor::{File, Monotonic};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -78,10 +90,15 @@ pub(super) struct Segment {
     pub(super) charge: Option<Charge>,
     /// Its bytes in memory; its end is the segment's length.
     pub(super) tail: Tail,
-    /// A batch boundary in the tail that no index entry may lead to: where the tail was restored.
+    /// A batch boundary in the tail that no index entry may lead to: where the tail was restored, or where the file
+    /// ends while the commit log has what is behind it.
     pub(super) restored: Option<(Offset, u64)>,
-    /// Bytes before this position are on stable storage.
+    /// Bytes before this position are on stable storage in the segment's file.
+    pub(super) written: u64,
+    /// Bytes before this position are on stable storage: from `written` on in the commit log.
     pub(super) durable: u64,
+    /// Where the last batch ends that is durable as a whole.
+    pub(super) boundary: u64,
     /// End position and next offset of the batches that are not durable yet.
     pub(super) ends: VecDeque<(u64, Offset)>,
     /// In memory while the segment is not sealed, or has a tail.
@@ -107,7 +124,9 @@ impl Segment {
             charge: None,
             tail: Tail::new(0),
             restored: None,
+            written: 0,
             durable: 0,
+            boundary: 0,
             ends: VecDeque::new(),
             index: Some(SegmentIndex::new(base)),
             first_timestamp: None,
@@ -121,7 +140,9 @@ impl Segment {
         Self {
             phase: Phase::Sealed,
             tail: Tail::new(bytes),
+            written: bytes,
             durable: bytes,
+            boundary: bytes,
             room: bytes,
             index: None,
             ..Self::new(base, now)
@@ -133,8 +154,14 @@ impl Segment {
         self.tail.end()
     }
 
-    pub(super) const fn is_durable(&self) -> bool {
-        self.durable == self.tail.end()
+    /// Bytes that are durable in the commit log alone.
+    pub(super) const fn unwritten(&self) -> u64 {
+        self.durable - self.written
+    }
+
+    /// Whether its file has all of it, on stable storage.
+    pub(super) const fn is_written(&self) -> bool {
+        self.written == self.tail.end()
     }
 }
 
@@ -144,6 +171,14 @@ pub(super) struct Capture {
     pub(super) segment_base: Offset,
     pub(super) position: u64,
     pub(super) snapshot: Vec<u8>,
+}
+
+/// What a log has in one file of the commit log: it needs the file until its segment is written up to there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) file: FileId,
+    pub(super) segment: Offset,
+    pub(super) end: u64,
 }
 
 /// Bytes a second, measured over short windows.
@@ -158,8 +193,10 @@ pub(super) struct State {
     pub(super) status: Status,
     /// A truncation, closing or deletion is under way: nothing else starts.
     pub(super) changing: bool,
-    /// The one commit write that may be in flight.
+    /// The one commit that may be under way.
     pub(super) writing: bool,
+    /// The one write to a segment that may be in flight: a commit's, or one that follows the commit log.
+    pub(super) filing: bool,
     /// The keeper is at work on older segments.
     pub(super) keeping: bool,
     pub(super) log_start: Offset,
@@ -183,6 +220,8 @@ pub(super) struct State {
     /// The newest snapshot that lies within a segment.
     pub(super) inner_snapshot: Option<Offset>,
     pub(super) ticket: Option<SpareTicket>,
+    /// Oldest first, at most one for each file.
+    pub(super) marks: SmallVec<[Mark; 4]>,
     spare_class: usize,
     rate: Rate,
     chunk_bytes: usize,
@@ -203,6 +242,7 @@ impl State {
             status: Status::Open,
             changing: false,
             writing: false,
+            filing: false,
             keeping: false,
             log_start,
             log_end,
@@ -220,6 +260,7 @@ impl State {
             bytes_since_capture: 0,
             inner_snapshot: None,
             ticket: None,
+            marks: SmallVec::new(),
             spare_class: 0,
             rate: Rate { since: now, bytes: 0, per_second: 0 },
             chunk_bytes: CHUNK_BYTES_MIN,
@@ -235,8 +276,9 @@ impl State {
         let active = &self.active;
         assert!(active.base <= end, "active segment {} behind log end {end}", active.base);
         assert!(
-            active.durable <= active.bytes(),
-            "durable byte {} behind the segment's end {}",
+            active.written <= active.durable && active.durable <= active.bytes(),
+            "written byte {}, durable byte {}, the segment's end {}",
+            active.written,
             active.durable,
             active.bytes()
         );
@@ -244,8 +286,8 @@ impl State {
             assert!(last.base < active.base, "segment {} before segment {}", last.base, active.base);
             assert!(last.phase != Phase::Active, "segment {} is active behind the active one", last.base);
             assert!(
-                last.is_durable() || active.durable == 0,
-                "segment {} has durable bytes before {} is durable",
+                last.is_written() || active.durable == 0,
+                "segment {} has durable bytes before {} is written",
                 active.base,
                 last.base
             );
@@ -300,12 +342,22 @@ impl State {
         Some((segment, end))
     }
 
-    /// The oldest segment with bytes that are not durable.
-    pub(super) fn first_pending(&self) -> Option<&Segment> {
-        if self.pending_bytes == 0 {
-            return None;
-        }
-        self.segments().find(|s| !s.is_durable())
+    /// The oldest segment with bytes that its file has not.
+    pub(super) fn first_unwritten(&self) -> Option<&Segment> {
+        // All older ones are written but for the last few.
+        self.segments().rev().take_while(|s| !s.is_written() || s.bytes() == 0).filter(|s| !s.is_written()).last()
+    }
+
+    /// Takes out a mark of what its segment has by now.
+    pub(super) fn take_mark(&mut self) -> Option<Mark> {
+        let first = *self.marks.first()?;
+        let is_written = self.segment(first.segment).is_none_or(|s| first.end <= s.written);
+        is_written.then(|| self.marks.remove(0))
+    }
+
+    /// Whether everything that is to be in the recovery point is in the segments.
+    pub(super) fn is_capture_written(&self, capture: &Capture) -> bool {
+        self.segment(capture.segment_base).is_none_or(|s| capture.position <= s.written)
     }
 
     /// Whether a batch of `bytes` needs a new segment. As Kafka decides it, and one thing more: when the pre-written room
@@ -443,8 +495,30 @@ impl State {
         });
     }
 
-    /// A commit write has made the segment durable up to `position`, and the log up to `offset` if it ended a batch.
-    pub(super) fn made_durable(&mut self, base: Offset, position: u64, file_end: u64) {
+    /// A write to the segment's file has made it durable up to `position`, and with it the log, if that is further than
+    /// it was.
+    pub(super) fn made_written(&mut self, base: Offset, position: u64, file_end: u64) {
+        let durable_end = self.durable_end;
+        let Some(segment) = self.segment_mut(base) else {
+            return;
+        };
+        assert!(
+            segment.written <= position && position <= segment.bytes(),
+            "written byte {position} of a segment at {}..{}",
+            segment.written,
+            segment.bytes()
+        );
+        segment.written = position;
+        segment.room = segment.room.max(file_end);
+        if position > segment.durable {
+            self.made_durable(base, position);
+        }
+        assert!(durable_end <= self.durable_end, "durable end moves back from {durable_end} to {}", self.durable_end);
+        self.assert_invariants();
+    }
+
+    /// The segment is durable up to `position`, and the log up to the last batch that ends there or before.
+    pub(super) fn made_durable(&mut self, base: Offset, position: u64) {
         let durable_end = self.durable_end;
         let Some(segment) = self.segment_mut(base) else {
             return;
@@ -457,11 +531,11 @@ impl State {
         );
         let bytes = position - segment.durable;
         segment.durable = position;
-        segment.room = segment.room.max(file_end);
         let mut reached = durable_end;
         while let Some((end, next)) = segment.ends.front()
             && *end <= position
         {
+            segment.boundary = *end;
             reached = *next;
             segment.ends.pop_front();
         }

@@ -81,8 +81,11 @@ impl Log {
             let state = inner.state.borrow();
             state.segment_of(offset).map_or(state.active.base, |(s, _)| s.base)
         };
+        let replay_from = inner.env.commit_log().replay_from();
         self.update_checkpoint(|entry| {
             entry.truncate_to = Some(offset);
+            // The commit log holds what is cut off now: from here on that does not count.
+            entry.replay_from = replay_from;
             if entry.recovery.offset > offset {
                 // The offset may lie within a batch: only the segment's start is certain.
                 entry.recovery = RecoveryPoint { offset: base, segment_base: base, position: 0 };
@@ -135,10 +138,10 @@ impl Log {
     async fn find_cut(&self, base: Offset, offset: Offset) -> Result<Cut, ChangeError> {
         let inner = &*self.0;
         inner.env.cold().forget(inner.number, Some(base));
-        let (file, index, durable, sealed) = {
+        let (file, index, written, sealed) = {
             let state = inner.state.borrow();
             let segment = &state.active;
-            (segment.file.clone(), segment.index.clone(), segment.durable, segment.phase == Phase::Sealed)
+            (segment.file.clone(), segment.index.clone(), segment.written, segment.phase == Phase::Sealed)
         };
         let file = match file {
             Some(file) => file,
@@ -149,14 +152,14 @@ impl Log {
                 Rc::new(file.map_err(failed("open a segment"))?)
             }
             None => {
-                // All of it is durable, so there is a file, unless there is nothing in it.
+                // All of it is written, so there is a file, unless there is nothing in it.
                 return Err(failed("find a segment's file")(io::ErrorKind::NotFound.into()));
             }
         };
         let file_bytes = file.len().map_err(failed("ask for a segment's length"))?;
         let index = match index {
             Some(index) => Some(index),
-            None => load_index(&inner.env, &inner.folder, base, durable)
+            None => load_index(&inner.env, &inner.folder, base, written)
                 .await
                 .map_err(failed("read a segment's indexes"))?
                 .ok(),
@@ -172,7 +175,7 @@ impl Log {
         };
         let interval = inner.config.borrow().index_interval_bytes;
         let reactor = inner.env.reactor();
-        let stop = scan_file(reactor, &file, &mut scanner, durable, |b| {
+        let stop = scan_file(reactor, &file, &mut scanner, written, |b| {
             index.note(&b.header, b.last_offset, b.position, b.bytes, interval);
         })
         .await
@@ -221,7 +224,9 @@ impl Log {
             charge: old.charge,
             tail,
             restored: Some((cut.offset, cut.position)),
+            written: cut.position,
             durable: cut.position,
+            boundary: cut.position,
             index: Some(cut.index),
             first_timestamp: old.first_timestamp.filter(|_| cut.position > 0),
             ..Segment::new(base, old.created)
@@ -282,7 +287,7 @@ impl Log {
                 .segments()
                 .zip(next_bases)
                 .filter(|(_, next)| *next > from)
-                .map(|(s, _)| (s.base, s.durable))
+                .map(|(s, _)| (s.base, s.written))
                 .collect()
         };
         for (base, bytes) in parts {

@@ -337,6 +337,12 @@ impl Tail {
         self.chunks.len() == 1 && durable == self.end && self.oldest_bytes() > Some(BLOCK_BYTES as usize)
     }
 
+    /// Whether it holds no more than one block, which is never let go of.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        self.memory_bytes() <= BLOCK_BYTES as usize
+    }
+
     /// Keeps the partly filled last block only, in `block`.
     pub fn shrink(&mut self, block: AlignedBuf) {
         let aligned = align_down(self.end);
