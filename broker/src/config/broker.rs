@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelog_storage::log::CommitLogUse;
+
 use super::ConfigMap;
 use super::core_map::CoreMap;
 use super::layers::Layers;
@@ -77,6 +79,8 @@ pub struct BrokerConfig {
     pub tail_cache_bytes_per_core: u64,
     /// `corelog.prewrite.bytes`: how much pre-written space a data folder may hold.
     pub prewrite_bytes_per_data_dir: u64,
+    /// `corelog.commit.log`: when small commits go through a core's commit log.
+    pub commit_log: CommitLogUse,
     /// `corelog.connections.per.core.max`
     pub connections_per_core_max: usize,
 

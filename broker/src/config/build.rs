@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelog_storage::log::CommitLogUse;
 use tracing::warn;
 
 use super::ConfigMap;
@@ -153,6 +154,12 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
         memory_bytes_per_core: memory.per_core,
         tail_cache_bytes_per_core: memory.tail_cache,
         prewrite_bytes_per_data_dir: reader.count("corelog.prewrite.bytes"),
+        commit_log: match reader.text("corelog.commit.log").as_str() {
+            "always" => CommitLogUse::Always,
+            "never" => CommitLogUse::Never,
+            // The table allows no fourth.
+            _ => CommitLogUse::Auto,
+        },
         connections_per_core_max: reader.size("corelog.connections.per.core.max"),
         connections_max: reader.size("max.connections"),
         connections_per_ip_max: reader.size("max.connections.per.ip"),

@@ -119,6 +119,7 @@ pub async fn stop(shard: Rc<Shard>) {
     });
     together(CLOSES_AT_ONCE, closes).await;
     let storage = shard.storage();
+    storage.finish().await;
     if let Err(reason) = storage.spend(is_no_space, async || storage.flush_checkpoint().await).await {
         warn!(shard = shard.id().0, %reason, "checkpoint not written; the next start scans more");
     }

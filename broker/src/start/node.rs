@@ -143,6 +143,7 @@ impl ShardSeed {
         let options = StorageOptions {
             break_durability_for_a_test: self.options.broken == Broken::NoDsync,
             tail_cache_bytes_max: config.tail_cache_bytes_per_core as usize,
+            commit_log: config.commit_log,
             prewritten_bytes_max: config.prewrite_bytes_per_data_dir / self.server.shards as u64,
             ..self.options.storage
         };

@@ -46,6 +46,8 @@ impl Setup {
                 checkpoint_interval: Duration::from_millis(pick(&[5, 200])),
                 no_space_retry: Duration::from_millis(pick(&[5, 500])),
                 cold_segments_max: 3,
+                commit_log_file_bytes: pick(&[64 << 10, 256 << 10, 16 << 20]),
+                write_back_bytes: pick(&[2 << 10, 16 << 10, 256 << 10]),
                 ..StorageOptions::default()
             },
             broken,
@@ -54,6 +56,7 @@ impl Setup {
             "corelog.memory.bytes.per.core=33554432".to_owned(),
             format!("corelog.tail.cache.bytes.per.core={}", pick(&[16 << 10, 256 << 10, 8 << 20])),
             format!("corelog.prewrite.bytes={}", pick(&[0, 4 << 20])),
+            format!("corelog.commit.log={}", ["always", "auto", "always", "never"][pick(&[0, 1, 2, 3]) as usize]),
             format!("metadata.log.max.record.bytes.between.snapshots={}", pick(&[500, 5_000, 20 << 20])),
             "max.incremental.fetch.session.cache.slots=4".to_owned(),
             "auto.create.topics.enable=false".to_owned(),
