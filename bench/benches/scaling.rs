@@ -83,7 +83,7 @@ impl Shard {
         let peer = ShardId(1 - self.port.id().0);
         let (mut own, mut mailed, mut answered, mut peer_done, mut told) = (0, 0, 0, false, false);
         let mut owed = 0;
-        while own < BATCHES || answered < BATCHES || !peer_done || !told || owed > 0 {
+        loop {
             while let Some((_, message)) = self.port.recv() {
                 match message {
                     Message::Append(batch) => {
@@ -111,6 +111,9 @@ impl Shard {
                 told = self.port.send(peer, Message::Done).is_ok();
             }
             self.port.wake_peers(&self.reactor);
+            if own == BATCHES && answered == BATCHES && peer_done && told && owed == 0 {
+                break;
+            }
             if own == BATCHES && !self.port.has_mail() {
                 self.reactor.park(&self.port);
             }
@@ -118,7 +121,6 @@ impl Shard {
             // The log's own background work.
             self.reactor.run_tasks();
         }
-        self.port.wake_peers(&self.reactor);
         self.reactor.reap();
     }
 }
