@@ -190,6 +190,14 @@ fn a_negative_count_promises_no_record() {
     assert!(both(&[2, 0], -1).is_err(), "a record that was not promised");
 }
 
+/// A batch of the records, one byte of which, behind the header, is another.
+fn with_a_byte_changed(records: &[Owned], place: prop::sample::Index, value: u8) -> Vec<u8> {
+    let mut batch = build(Compression::None, records);
+    let at = HEADER_BYTES + place.index(batch.len() - HEADER_BYTES);
+    batch[at] = value;
+    batch
+}
+
 /// The iterator and the walk must judge alike, whatever the pieces; only the place of a cut may be told differently.
 fn both(payload: &[u8], promised: i32) -> Result<i32, MalformedRecords> {
     let expected = iterate(payload, promised);
@@ -314,9 +322,7 @@ proptest! {
         place: prop::sample::Index,
         value: u8,
     ) {
-        let mut batch = build(Compression::None, &records);
-        let at = HEADER_BYTES + place.index(batch.len() - HEADER_BYTES);
-        batch[at] = value;
+        let batch = with_a_byte_changed(&records, place, value);
         let _ = both(&batch[HEADER_BYTES..], records.len() as i32);
     }
 
@@ -326,9 +332,7 @@ proptest! {
         place: prop::sample::Index,
         value: u8,
     ) {
-        let mut batch = build(Compression::None, &records);
-        let at = HEADER_BYTES + place.index(batch.len() - HEADER_BYTES);
-        batch[at] = value;
+        let batch = with_a_byte_changed(&records, place, value);
         let tell = |slice| {
             let mut facts = Vec::new();
             let mut walk = RecordWalk::new(records.len() as i32);

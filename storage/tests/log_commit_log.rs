@@ -7,6 +7,7 @@
 
 mod log_common;
 mod log_many;
+mod log_model;
 
 use corelog_reactor::ReactorLimits;
 use corelog_reactor::sim::{DiskFault, DiskOp, DiskOpKind, NodeId, SimWorld};
@@ -14,6 +15,7 @@ use corelog_storage::ids::Offset;
 use corelog_storage::log::{CommitLogUse, StorageCounters, StorageOptions};
 use log_common::*;
 use log_many::*;
+use log_model::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,14 +83,6 @@ fn lives(seed: u64, options: impl Fn() -> StorageOptions, seen: &mut Seen) -> Re
         }
     }
     Ok(())
-}
-
-fn seeds(count: u64) -> Box<dyn Iterator<Item = u64>> {
-    let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
-    match number("CORELOG_SEED") {
-        Some(seed) => Box::new(seed..seed + 1),
-        None => Box::new(0..number("CORELOG_SEEDS").unwrap_or(count)),
-    }
 }
 
 #[test]

@@ -18,8 +18,9 @@
 //! Two writes may be in flight. The later one may be whole and the earlier one torn; then neither has been
 //! acknowledged, as writes are acknowledged in their order. A third one is begun only when the first is durable. So
 //! behind the first write that does not hold, at sequence n, there may be a sound n + 1 after a crash. A sound n + 2,
-//! in this file, proves that n was acknowledged: then n is damaged. What was in it is known only where a later entry of
-//! the same log shows the gap, which fences that log; the start says that there is damage.
+//! in this file, proves that n was acknowledged: then n is damaged, and the start says so. The writes behind it in
+//! this file are not used, so a log is fenced only where an entry in a later file shows the gap: decision 0007 lists
+//! this among what comes before the commit log may be the default.
 
 use super::COMMIT_LOG_FOLDER;
 use super::format::{FIRST_WRITE, HeaderFault, WRITE_BYTES_MAX, WriteHeader, decode_file_header, entries};

@@ -21,11 +21,11 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitLogUse {
     /// When that costs less, as far as is measured.
-    #[default]
     Auto,
     /// Whenever it can be.
     Always,
-    /// Never.
+    /// Never: until what decision 0007 lists is done.
+    #[default]
     Never,
 }
 
@@ -116,7 +116,7 @@ impl Default for StorageOptions {
             no_space_retry: Duration::from_millis(500),
             checkpoint_interval: Duration::from_millis(200),
             cold_segments_max: 128,
-            commit_log: CommitLogUse::Auto,
+            commit_log: CommitLogUse::default(),
             commit_log_file_bytes: 16 << 20,
             commit_log_files_max: 4,
             write_back_bytes: 256 << 10,
