@@ -53,7 +53,8 @@ build_java() {
 
 # The broker, the tools, the Java suite and the differential run come from one Maven build.
 install_java() {
-  once java "$INTEROP_ROOT/pom.xml" "$INTEROP_ROOT/kafka" "$INTEROP_ROOT/common" "$INTEROP_ROOT/java" "$INTEROP_ROOT/differential" -- build_java
+  once java "$INTEROP_ROOT/pom.xml" "$INTEROP_ROOT/kafka" "$INTEROP_ROOT/common" "$INTEROP_ROOT/java" "$INTEROP_ROOT/differential" "$INTEROP_ROOT/files/pom.xml" \
+    "$INTEROP_ROOT/files/src" -- build_java
 }
 
 build_go() {

@@ -5,7 +5,7 @@
 # "ok - NAME", "ok - NAME # SKIP reason" or "not ok - NAME" followed by "# reason" lines.
 
 # The order matters a little: each suite also reads the cross topics of those before it (kafkajs cannot read its own).
-ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools differential)
+ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools files differential)
 
 declare -A SUITE_INSTALLS=(
   [kcat]="install_kcat"
@@ -15,6 +15,7 @@ declare -A SUITE_INSTALLS=(
   [kafka-python]="install_kafka_python"
   [kafkajs]="install_node"
   [tools]="install_java install_kcat"
+  [files]="install_java"
   [differential]="install_java"
 )
 
@@ -30,7 +31,9 @@ start_kafka_python() { PYTHONPATH=$INTEROP_ROOT/pylib "$WORK/venv-kafka-python/b
 start_kafkajs() { NODE_PATH=$WORK/kafkajs/node_modules node "$INTEROP_ROOT/kafkajs/suite.js"; }
 start_tools() { KAFKA_CLASSPATH=$(java_classes kafka) bash "$INTEROP_ROOT/tools/suite.sh"; }
 
-# The one suite with two brokers: a real Kafka as the reference, the broker under test beside it.
+start_files() { KAFKA_CLASSPATH=$(java_classes kafka) FILES_CLASSPATH=$(java_classes files) bash "$INTEROP_ROOT/files/suite.sh"; }
+
+# The suite with two brokers for all its cases: a real Kafka as the reference, the broker under test beside it.
 start_differential() {
   java_main -cp "$(java_classes differential)" corelog.interop.differential.Main \
     --reference "$REFERENCE_BOOTSTRAP" --tested "$INTEROP_BOOTSTRAP" --against "$AGAINST" \
@@ -70,7 +73,7 @@ run_suites() {
 run_one_suite() {
   local suite=$1 code=0 output=$LOGS/$1.tap
   export -f "start_${suite//-/_}" java_main java_classes
-  export WORK LOGS REFERENCE_BOOTSTRAP AGAINST
+  export WORK RUN RUN_DATA LOGS REFERENCE_BOOTSTRAP AGAINST BROKER_BIN
   timeout --kill-after=5 "$SUITE_SECONDS_MAX" bash -c "start_${suite//-/_}" >"$output" 2>"$LOGS/$suite.err" </dev/null || code=$?
   grep -E '^(not )?ok - |^#' "$output" | grep -v '^ok - ' || true
   if [ $code -ne 0 ] && ! grep -q '^not ok - ' "$output"; then

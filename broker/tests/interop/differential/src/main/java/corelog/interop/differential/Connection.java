@@ -17,14 +17,14 @@ import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /** One socket to one broker: frames out, frames in. Blocking, one request at a time unless the caller pipelines. */
-final class Connection implements AutoCloseable {
+public final class Connection implements AutoCloseable {
     static final int ANSWER_MS_MAX = 12_000;
     private static final int ANSWER_BYTES_MAX = 64 << 20;
 
     private final Socket socket;
     private int correlation;
 
-    Connection(InetSocketAddress address) throws IOException {
+    public Connection(InetSocketAddress address) throws IOException {
         socket = new Socket();
         socket.connect(address, ANSWER_MS_MAX);
         socket.setSoTimeout(ANSWER_MS_MAX);
@@ -37,7 +37,7 @@ final class Connection implements AutoCloseable {
     }
 
     /** Sends a request; `apiVersion` goes into the header, the body is encoded at `bodyVersion`. */
-    void send(ApiKeys api, short apiVersion, ApiMessage request, short bodyVersion) throws IOException {
+    public void send(ApiKeys api, short apiVersion, ApiMessage request, short bodyVersion) throws IOException {
         short headerVersion = api.requestHeaderVersion(bodyVersion);
         RequestHeaderData header = new RequestHeaderData().setRequestApiKey(api.id).setRequestApiVersion(apiVersion)
             .setCorrelationId(++correlation).setClientId("differential");
@@ -56,7 +56,7 @@ final class Connection implements AutoCloseable {
     }
 
     /** The next answer, decoded at a version; null when the broker closed the connection instead. */
-    Answer receive(ApiKeys api, short version) throws IOException {
+    public Answer receive(ApiKeys api, short version) throws IOException {
         ByteBuffer frame = receiveFrame();
         if (frame == null) {
             return null;
@@ -73,7 +73,7 @@ final class Connection implements AutoCloseable {
     }
 
     /** An answer and what is wrong with its encoding (null when nothing). */
-    record Answer(ApiMessage body, short version, String encodingFault) {}
+    public record Answer(ApiMessage body, short version, String encodingFault) {}
 
     /** Every byte belongs to the answer, and encoding what was decoded yields the same bytes again. */
     private static String sameBytes(ByteBuffer frame, int bodyAt, ApiMessage body, short version) {

@@ -1,0 +1,104 @@
+package corelog.interop.files;
+
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * All that a broker serves, as text that can be compared: a line a record (partition, offset, type and value of its time, key,
+ * value, headers; bytes as hex), and before them the partitions' bounds and the topics' ids and own configurations.
+ */
+final class Reader {
+    private static final Duration READ_MAX = Duration.ofSeconds(60);
+
+    private Reader() {}
+
+    static void readAll(String bootstrap, Path into) throws Exception {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "none", "check.crcs", true,
+            "max.partition.fetch.bytes", 4 << 20);
+        try (PrintWriter out = new PrintWriter(Files.newBufferedWriter(into));
+             Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+             KafkaConsumer<byte[], byte[]> consumer =
+                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            List<TopicPartition> partitions = new ArrayList<>();
+            for (TopicDescription topic : topics(admin)) {
+                out.println("topic " + topic.name() + " " + topic.topicId() + " " + configs(admin, topic.name()));
+                topic.partitions().forEach(p -> partitions.add(new TopicPartition(topic.name(), p.partition())));
+            }
+            Map<TopicPartition, Long> starts = consumer.beginningOffsets(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            for (TopicPartition partition : partitions) {
+                out.println("bounds " + partition + " " + starts.get(partition) + " " + ends.get(partition));
+            }
+            for (TopicPartition partition : partitions) {
+                read(consumer, partition, ends.get(partition), out);
+            }
+        }
+    }
+
+    private static List<TopicDescription> topics(Admin admin) throws Exception {
+        TreeSet<String> names = new TreeSet<>(admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get());
+        List<TopicDescription> all = new ArrayList<>(admin.describeTopics(names).allTopicNames().get().values());
+        all.sort(Comparator.comparing(TopicDescription::name));
+        return all;
+    }
+
+    /** What is set for the topic itself. */
+    private static TreeMap<String, String> configs(Admin admin, String topic) throws Exception {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        TreeMap<String, String> own = new TreeMap<>();
+        for (ConfigEntry entry : admin.describeConfigs(List.of(resource)).all().get().get(resource).entries()) {
+            if (entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG) {
+                own.put(entry.name(), entry.value());
+            }
+        }
+        return own;
+    }
+
+    private static void read(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long end, PrintWriter out)
+            throws IOException {
+        consumer.assign(List.of(partition));
+        consumer.seekToBeginning(List.of(partition));
+        long deadline = System.nanoTime() + READ_MAX.toNanos();
+        while (consumer.position(partition) < end) {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                out.println(line(record));
+            }
+            if (System.nanoTime() > deadline) {
+                throw new IOException(partition + " ends at " + consumer.position(partition) + " instead of " + end);
+            }
+        }
+    }
+
+    private static String line(ConsumerRecord<byte[], byte[]> record) {
+        StringBuilder headers = new StringBuilder();
+        for (Header header : record.headers()) {
+            headers.append(headers.isEmpty() ? "" : ",").append(header.key()).append('=').append(hex(header.value()));
+        }
+        return "record " + record.topic() + "-" + record.partition() + " " + record.offset() + " " + record.timestampType().name
+            + " " + record.timestamp() + " " + hex(record.key()) + " " + hex(record.value()) + " [" + headers + "]";
+    }
+
+    private static String hex(byte[] bytes) {
+        return bytes == null ? "null" : "x" + HexFormat.of().formatHex(bytes);
+    }
+}
