@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -79,7 +80,10 @@ impl Peer {
         let both = out.try_clone().map_err(BenchError::file(&log))?;
         let port = free_port().map_err(|error| failed(error.to_string()))?;
         let started = now_ns();
-        let process = Command::new(program)
+        let mut command = Command::new(program);
+        // SAFETY: prctl(2) alone, which is safe between fork and exec.
+        unsafe { command.pre_exec(end_with_us) };
+        let process = command
             .env("PEER_DIR", &folder)
             .env("PEER_PORT", port.to_string())
             .env("PEER_CORES", &options.broker_cores)
@@ -155,6 +159,12 @@ impl Drop for Peer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The peer is told to stop when this process ends, however it does: a comparison that is interrupted leaves no brokers
+/// behind. The name of the program changes with exec(2), the wish stays.
+fn end_with_us() -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(io::Error::from)
 }
 
 fn fresh_folder(folder: &Path) -> Result<(), BenchError> {

@@ -124,6 +124,12 @@ impl Stream {
         self.socket.readable().await
     }
 
+    /// Whether [`Stream::readable`] would not wait. False of a stream that was never waited for, and of one that the last
+    /// [`Stream::try_recv`] has emptied: another one would be a system call for nothing.
+    pub fn is_readable(&self) -> bool {
+        self.socket.readiness.is_ready()
+    }
+
     /// Waits until the peer has closed its side (or both), or the stream has failed or was [shut
     /// down](Stream::shutdown), whatever there still is to read. Not while another task is in [`Stream::readable`].
     pub async fn hung_up(&self) {

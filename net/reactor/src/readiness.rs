@@ -59,6 +59,11 @@ impl Readiness {
         }
     }
 
+    /// Whether there may be something to read, as far as reports and looks say.
+    pub fn is_ready(&self) -> bool {
+        self.ready.get()
+    }
+
     /// Waits until there may be something to read. One waiter at a time.
     pub async fn readable(self: &Rc<Self>, reactor: &Reactor, handle: Handle) -> io::Result<()> {
         poll_fn(|cx| {

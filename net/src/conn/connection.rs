@@ -339,7 +339,7 @@ impl Receiver {
         }
     }
 
-    /// One non-blocking receive. Returns whether the stream goes on.
+    /// One non-blocking receive, if there may be something. Returns whether the stream goes on.
     fn receive<S: StableBytes>(
         &mut self,
         connection: &Connection<S>,
@@ -356,6 +356,9 @@ impl Receiver {
             result?;
             return Ok(true);
         }
+        if !connection.stream.is_readable() {
+            return Err(ReceiveError::Io(io::ErrorKind::WouldBlock.into()));
+        }
         if let Some(room) = self.assembler.direct_room(memory)? {
             let count = connection.stream.try_recv(room)?;
             connection.received_bytes.set(connection.received_bytes.get() + count as u64);
@@ -363,7 +366,8 @@ impl Receiver {
             frames.extend(self.assembler.received(count));
             return Ok(count > 0);
         }
-        let count = connection.stream.try_recv(received)?;
+        let room = self.assembler.shared_room(received);
+        let count = connection.stream.try_recv(room)?;
         connection.received_bytes.set(connection.received_bytes.get() + count as u64);
         self.visit_bytes += count;
         let mut bytes = &received[..count];

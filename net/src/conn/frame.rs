@@ -5,9 +5,12 @@
 //! Two ways lead in. Small frames arrive through the shard's shared receive buffer and are copied out whole, so an idle
 //! connection owns no buffer. Once a frame is known to be longer than what has arrived, its own buffer takes the rest
 //! straight from the socket: [`FrameAssembler::direct_room`]. That buffer grows with what *has* arrived, never with what
-//! the length claims: four bytes from a stranger reserve nothing.
+//! the length claims: four bytes from a stranger reserve nothing. Who has sent a large frame before is believed as much
+//! again: no more than the beginning of his next one takes the way through the shared buffer, and its own buffer has the
+//! right size at once. Else a frame of 64 KiB would be copied twice before anybody has looked at it.
 
 use bytes::{Bytes, BytesMut};
+use corelog_reactor::BufferPool;
 use thiserror::Error;
 
 use super::memory::{FrameBuf, FrameMemory};
@@ -18,6 +21,10 @@ use crate::wire::frame::SIZE_BYTES;
 const FIRST_BUFFER_BYTES: usize = 4096;
 /// How a frame's buffer grows: as soon as it is full, to this many times its size.
 const GROWTH: usize = 4;
+/// A frame of more than this is a large one: behind it no more than [`FIRST_BUFFER_BYTES`] go through the shared buffer.
+const LARGE_FRAME_BYTES: usize = 16 << 10;
+/// So much at most is given to a frame because the one before it was as large.
+const TRUSTED_BYTES_MAX: usize = 2 << 20;
 
 /// Frames up to this size that arrive whole share chunks of memory, and are charged to nobody. What that may come to, for each
 /// connection:
@@ -81,17 +88,25 @@ pub struct FrameAssembler {
     size: [u8; SIZE_BYTES],
     size_filled: usize,
     arriving: Option<Arriving>,
+    /// Bytes of the last whole frame.
+    last_total: usize,
 }
 
 impl FrameAssembler {
     /// A cutter that refuses frames above `limit` bytes (`socket.request.max.bytes`).
     pub fn new(limit: usize) -> Self {
-        FrameAssembler { limit, size: [0; SIZE_BYTES], size_filled: 0, arriving: None }
+        FrameAssembler { limit, size: [0; SIZE_BYTES], size_filled: 0, arriving: None, last_total: 0 }
     }
 
     /// Whether a frame has begun and not ended (a close now is a truncated frame).
     pub fn mid_frame(&self) -> bool {
         self.size_filled > 0 || self.arriving.is_some()
+    }
+
+    /// How much of the shared buffer to receive into.
+    pub fn shared_room<'b>(&self, shared: &'b mut [u8]) -> &'b mut [u8] {
+        let bytes = if self.last_total > LARGE_FRAME_BYTES { FIRST_BUFFER_BYTES } else { shared.len() };
+        shared.get_mut(..bytes).unwrap_or_default()
     }
 
     /// Takes bytes that arrived through the shared buffer off the front of `bytes`; calls `each` with every frame that
@@ -129,9 +144,13 @@ impl FrameAssembler {
                     memory.whole(whole).ok_or(FrameError::NoMemory(total))?
                 });
                 split_front(bytes, total);
+                self.last_total = total;
             } else {
-                let first = FIRST_BUFFER_BYTES.max(bytes.len()).min(total);
-                let memory = memory.take(first).ok_or(FrameError::NoMemory(total))?;
+                let arrived = FIRST_BUFFER_BYTES.max(bytes.len()).min(total);
+                let trusted = BufferPool::capacity_for(self.last_total).min(TRUSTED_BYTES_MAX).min(total);
+                let memory = if trusted > arrived { memory.take(trusted) } else { None }
+                    .or_else(|| memory.take(arrived))
+                    .ok_or(FrameError::NoMemory(total))?;
                 self.arriving = Some(Arriving { memory, filled: 0, total });
             }
             self.size_filled = 0;
@@ -168,6 +187,7 @@ impl FrameAssembler {
 
     fn take_whole(&mut self) -> Option<Bytes> {
         let whole = self.arriving.take_if(|arriving| arriving.filled == arriving.total)?;
+        self.last_total = whole.total;
         Some(whole.memory.into_frame(whole.total))
     }
 }
@@ -204,8 +224,6 @@ fn split_front<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use corelog_reactor::BufferPool;
-
     use super::*;
 
     const LIMIT: usize = 1 << 20;
@@ -296,6 +314,53 @@ mod tests {
             .feed(&mut &[1][..], &mut SmallFrames::default(), &memory(&pool), |_| panic!("no frame"))
             .expect("one byte");
         assert!(pool.in_use() <= 4096, "{} bytes reserved", pool.in_use());
+    }
+
+    #[test]
+    fn behind_a_large_frame_the_next_one_gets_its_buffer_at_once_and_hardly_anything_is_copied() {
+        let pool = BufferPool::new(1 << 22);
+        let (memory, mut shared) = (memory(&pool), vec![0; 64 << 10]);
+        let mut assembler = FrameAssembler::new(LIMIT);
+        assert_eq!(assembler.shared_room(&mut shared).len(), 64 << 10, "nothing is known of it");
+        let body = vec![7; 64 << 10];
+        feed_all(&mut assembler, &memory, &framed(&body), 64 << 10);
+        assert_eq!(assembler.shared_room(&mut shared).len(), FIRST_BUFFER_BYTES);
+        // The next one: its beginning comes through the shared buffer, all the rest straight into its place.
+        let stream = framed(&body);
+        let (begin, rest) = stream.split_at(FIRST_BUFFER_BYTES);
+        let none = |_| panic!("not whole yet");
+        assembler.feed(&mut &*begin, &mut SmallFrames::default(), &memory, none).expect("a beginning");
+        let room = assembler.direct_room(&memory).expect("memory").expect("mid-frame");
+        assert_eq!(room.len(), rest.len());
+        room.copy_from_slice(rest);
+        assert_eq!(assembler.received(rest.len()).expect("whole"), body);
+        // One that claims more than the one before has no more than that at first.
+        let begin = (1_u32 << 20).to_be_bytes();
+        assembler.feed(&mut &begin[..], &mut SmallFrames::default(), &memory, none).expect("a beginning");
+        assert_eq!(pool.in_use(), 64 << 10);
+        drop(assembler);
+        // A small one ends it.
+        let mut assembler = FrameAssembler::new(LIMIT);
+        feed_all(&mut assembler, &memory, &framed(&body), 64 << 10);
+        feed_all(&mut assembler, &memory, &framed(b"small"), 64);
+        assert_eq!(assembler.shared_room(&mut shared).len(), 64 << 10);
+    }
+
+    #[test]
+    fn without_memory_for_as_much_as_it_is_trusted_with_a_frame_begins_as_a_strangers_does() {
+        let pool = BufferPool::new(128 << 10);
+        let memory = memory(&pool);
+        let mut assembler = FrameAssembler::new(LIMIT);
+        let body = vec![7; 64 << 10];
+        feed_all(&mut assembler, &memory, &framed(&body), 64 << 10);
+        let held = pool.take(64 << 10).expect("half of the pool");
+        let more = pool.take(32 << 10).expect("a quarter of it");
+        let begin = ((64 << 10) as u32).to_be_bytes();
+        assembler
+            .feed(&mut &begin[..], &mut SmallFrames::default(), &memory, |_| panic!("not whole yet"))
+            .expect("a beginning");
+        assert_eq!(pool.in_use(), (96 << 10) + FIRST_BUFFER_BYTES);
+        drop((held, more));
     }
 
     #[test]
