@@ -193,7 +193,7 @@ impl BatchBuilder {
 }
 
 /// Writes `header` over the first bytes of the batch that starts at `start` and ends with `out`, its length and CRC computed.
-pub(super) fn seal(out: &mut [u8], start: usize, mut header: BatchHeader) -> Result<(), BuildError> {
+pub(crate) fn seal(out: &mut [u8], start: usize, mut header: BatchHeader) -> Result<(), BuildError> {
     let batch = out.get_mut(start..).unwrap_or_default();
     let bytes = batch.len();
     header.length =

@@ -26,10 +26,11 @@ mod scan;
 mod stamp;
 mod time;
 pub mod validate;
-mod varint;
+pub(crate) mod varint;
 mod walk;
 
 pub use blob::{BatchError, BatchView, Batches};
+pub(crate) use build::seal;
 pub use build::{BatchBuilder, BuildError, RecordHeader};
 pub use codec::{
     CompressError, Compressor, DecompressError, DecompressScratch, Decompression, GZIP_LEVEL_DEFAULT, TargetCodec,
