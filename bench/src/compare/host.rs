@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Kernel, CPU, memory, disk and commit, in a few lines.
+/// Kernel, CPU, memory, disk and commit, in a few lines. And how TCP paces what it sends: that counts on loopback, too.
 pub fn describe(folder: &Path) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cpuinfo = read("/proc/cpuinfo");
@@ -20,9 +20,10 @@ pub fn describe(folder: &Path) -> String {
     let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output().ok();
     let commit = commit.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
     format!(
-        "Commit {commit}. Linux {}, {model}, {cores} cores, {} GiB of memory. Data on {device}.",
+        "Commit {commit}. Linux {}, {model}, {cores} cores, {} GiB of memory, TCP congestion control {}. Data on {device}.",
         read("/proc/sys/kernel/osrelease"),
-        kib >> 20
+        kib >> 20,
+        read("/proc/sys/net/ipv4/tcp_congestion_control")
     )
 }
 

@@ -40,6 +40,8 @@ const PROBE_S: f64 = 8.0;
 const LEAD_IN_S: f64 = 2.0;
 /// Seconds of a verifying run.
 const VERIFY_S: f64 = 5.0;
+/// A broker takes so much more than it is sent: space written ahead, indexes. A tenth.
+const ROOM_PART: u64 = 10;
 
 /// Compares.
 ///
@@ -60,6 +62,7 @@ pub fn run(options: &Compare) -> Result<(), BenchError> {
     }
     fs::create_dir_all(&options.out).map_err(BenchError::file(&options.out))?;
 
+    has_room(options, &chosen)?;
     let reactor = ring::reactor(Some(options.core))?;
     let names = [&options.a, &options.b].into_iter();
     let peers = names.map(|name| Peer::start(&reactor, name, options)).collect::<Result<Vec<_>, _>>()?;
@@ -69,6 +72,28 @@ pub fn run(options: &Compare) -> Result<(), BenchError> {
     let written = write(options, &comparison);
     drop(peers);
     outcome.and(written)
+}
+
+/// Looks whether the largest of the workloads will fit on the disk, before minutes are spent on the others.
+fn has_room(options: &Compare, chosen: &[&Workload]) -> Result<(), BenchError> {
+    let Some((bytes, name)) = chosen.iter().filter_map(|workload| Some((workload.produce_bytes?, workload.name))).max()
+    else {
+        return Ok(());
+    };
+    let folder = &options.work;
+    fs::create_dir_all(folder).map_err(BenchError::file(folder))?;
+    let disk = nix::sys::statvfs::statvfs(folder).map_err(|error| BenchError::file(folder)(error.into()))?;
+    let (needed, free) = (bytes + bytes / ROOM_PART, disk.blocks_available() * disk.fragment_size());
+    if free < needed {
+        return Err(BenchError::Usage(format!(
+            "{name} needs {} GB of free space under {}, there are {} GB: free some, take another disk (--work), or leave it out \
+             (--workloads)",
+            needed.div_ceil(1_000_000_000),
+            folder.display(),
+            free / 1_000_000_000
+        )));
+    }
+    Ok(())
 }
 
 fn measure(

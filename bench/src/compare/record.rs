@@ -27,7 +27,7 @@ struct Figure {
     digits: usize,
 }
 
-const FIGURES: [Figure; 10] = [
+const FIGURES: [Figure; 12] = [
     Figure { name: "records/s", of: |result| Some(result.records_per_s()), digits: 0 },
     Figure { name: "MB/s", of: |result| Some(result.mb_per_s()), digits: 1 },
     Figure { name: "p50, ms", of: |result| Some(result.main()?.latency.p50 / 1e3), digits: 3 },
@@ -45,6 +45,16 @@ const FIGURES: [Figure; 10] = [
         name: "generator CPU, % of a core",
         of: |result| Some(result.own_usage.cpu_s / result.seconds * 100.0),
         digits: 0,
+    },
+    Figure {
+        name: "others' CPU, % of a core",
+        of: |result| Some(result.others_usage?.cpu_s / result.seconds * 100.0),
+        digits: 0,
+    },
+    Figure {
+        name: "stolen by the host, % of a core",
+        of: |result| Some(result.others_usage?.stolen_s / result.seconds * 100.0),
+        digits: 1,
     },
 ];
 

@@ -27,6 +27,7 @@ use crate::client::rpc::connect;
 use crate::error::BenchError;
 use crate::measure::clock::{now_ns, unix_ms};
 use crate::measure::latency::Interval;
+use crate::measure::machine::MachineSample;
 use crate::measure::process::Sample;
 use crate::measure::result::RunResult;
 use crate::payload::spec::{RecordMaker, RecordSpec};
@@ -260,14 +261,14 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     run.pass(window.from_ns, &produced, &consumed, End::Time, progress).await;
     let own = std::process::id();
     let sample = |pid: u32| Sample::take(pid);
-    let before = (job.broker_pid.and_then(sample), sample(own));
+    let before = (job.broker_pid.and_then(sample), sample(own), MachineSample::take());
     let end = match job.produce_bytes {
         _ if reads_to_the_end => End::Read,
         Some(bytes) => End::Produced(bytes),
         None => End::Time,
     };
     run.pass(window.to_ns, &produced, &consumed, end, progress).await;
-    let after = (job.broker_pid.and_then(sample), sample(own));
+    let after = (job.broker_pid.and_then(sample), sample(own), MachineSample::take());
     let ended_ns = now_ns().min(window.to_ns);
     if open_end || control.has_failed() {
         produced.borrow_mut().end_at(ended_ns);
@@ -316,6 +317,8 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     }
     let error = control.take_failure();
     let usage = |pair: (Option<Sample>, Option<Sample>)| Some(pair.1?.since(&pair.0?));
+    let (broker_usage, own_usage) = (usage((before.0, after.0)), usage((before.1, after.1)));
+    let machine = before.2.zip(after.2).filter(|_| broker_usage.is_some());
     let main = if consuming.is_some() && job.kind != "mixed" { &consumed } else { &produced };
     let result = RunResult {
         kind: job.kind.to_owned(),
@@ -327,8 +330,9 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
         stopped_by: error.as_ref().map(ToString::to_string),
         produced: producing.as_ref().map(|_| produced.borrow().side()),
         consumed: consuming.as_ref().map(|_| consumed.borrow().side()),
-        broker_usage: usage((before.0, after.0)),
-        own_usage: usage((before.1, after.1)).unwrap_or_default(),
+        broker_usage,
+        own_usage: own_usage.unwrap_or_default(),
+        others_usage: machine.map(|(before, after)| after.since(&before, &[broker_usage, own_usage])),
     };
     let main = main.borrow();
     Ok(Outcome {

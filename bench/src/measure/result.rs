@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::latency::{CurvePoint, Interval, Percentiles};
+use super::machine::OthersUsage;
 use super::process::Usage;
 
 /// One run of one workload against one broker.
@@ -32,6 +33,9 @@ pub struct RunResult {
     pub broker_usage: Option<Usage>,
     /// This process.
     pub own_usage: Usage,
+    /// What else ran on the machine; not known where the broker's process isn't.
+    #[serde(default)]
+    pub others_usage: Option<OthersUsage>,
 }
 
 /// One direction of a run.

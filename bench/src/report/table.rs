@@ -45,6 +45,11 @@ pub fn single(result: &RunResult) -> String {
         None => out.push_str("  broker       its process is not known: give --broker-pid for its CPU and memory\n"),
     }
     usage_line(&mut out, "generator", &result.own_usage, result.seconds);
+    if let Some(others) = &result.others_usage {
+        let share = |cpu_s: f64| if result.seconds > 0.0 { cpu_s / result.seconds * 100.0 } else { 0.0 };
+        let (ran, stolen) = (share(others.cpu_s), share(others.stolen_s));
+        let _ = writeln!(out, "  {:<12} others ran for {ran:.0} % of a core, the host took {stolen:.1} %", "machine");
+    }
     out
 }
 
