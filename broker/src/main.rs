@@ -8,6 +8,8 @@ use corelog_broker::check::Report;
 use corelog_broker::config::cli::{Action, Cli, ServeArgs};
 use corelog_broker::config::log_filter::LogFilter;
 use corelog_broker::config::{Host, load};
+use corelog_broker::export;
+use corelog_broker::import::{self, ImportError};
 use corelog_broker::start;
 use tracing::{error, warn};
 use tracing_subscriber::EnvFilter;
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
             ExitCode::from(EXIT_CONFIG)
         }
         Action::Check { args, json } => check_machine(&args, json),
+        Action::Import(args) => convert(|out| import::run(&args, std::env::vars_os(), Host::of_this_machine(), out)),
+        Action::Export(args) => convert(|out| export::run(&args, out)),
         Action::Serve(args) => {
             let loaded = match load::load(&args, std::env::vars_os(), Host::of_this_machine()) {
                 Ok(loaded) => loaded,
@@ -67,6 +71,22 @@ fn check_machine(args: &ServeArgs, json: bool) -> ExitCode {
     // A closed pipe (`| head`) is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::from(report.exit_code())
+}
+
+/// Makes one data folder of another.
+fn convert(work: impl FnOnce(&mut std::io::Stderr) -> Result<String, ImportError>) -> ExitCode {
+    log_to_stderr(&LogFilter::default());
+    match work(&mut std::io::stderr()) {
+        Ok(text) => {
+            // A closed pipe (`| head`) is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            say(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
 }
 
 /// Says it on standard error. One that can't be written to (a closed pipe, a full disk) is no reason to die.

@@ -11,6 +11,8 @@ use clap::{Args, Parser, Subcommand};
 use super::definition::{Definition, Effect, Importance, Scope, broker_definition, nearest_name, topic_definition};
 use super::synonyms::topic_synonyms;
 use super::table;
+use crate::export::args::{EXAMPLES as EXPORT_EXAMPLES, ExportArgs};
+use crate::import::args::{EXAMPLES as IMPORT_EXAMPLES, ImportArgs};
 
 /// Corelog: a Kafka broker without a JVM, one thread and one io_uring per core.
 #[derive(Clone, Debug, Parser)]
@@ -42,6 +44,8 @@ Examples:
       Any property can come from the environment; four cores serve.
   corelog check
       Is this machine set up for a broker? Says what is off, and the fix.
+  corelog import /var/lib/kafka --into /var/lib/corelog --config server.properties
+      Take over the data folder of a Kafka.
   corelog config list segment
       Every property that Corelog acts on with `segment` in its name.
   corelog config describe flush.messages
@@ -95,6 +99,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make a data folder of that of a Kafka, with all its records and topics.
+    #[command(after_long_help = IMPORT_EXAMPLES)]
+    Import(ImportArgs),
+    /// Make a data folder that a Kafka starts on of that of a broker that is stopped.
+    #[command(after_long_help = EXPORT_EXAMPLES)]
+    Export(ExportArgs),
     /// Show what can be configured.
     Config {
         /// Which part of it.
@@ -152,6 +162,8 @@ impl Cli {
             None => Action::Serve(self.serve),
             Some(Command::Serve(args)) => Action::Serve(args),
             Some(Command::Check { serve, json }) => Action::Check { args: serve, json },
+            Some(Command::Import(args)) => Action::Import(args),
+            Some(Command::Export(args)) => Action::Export(args),
             Some(Command::Config { what }) => match what {
                 ConfigCommand::List { part, topic, all } => {
                     let asked = ListArgs { part: part.as_deref().unwrap_or(""), topic, all };
@@ -181,6 +193,10 @@ pub enum Action {
         /// Print JSON.
         json: bool,
     },
+    /// Import a Kafka's data folder.
+    Import(ImportArgs),
+    /// Export a data folder for a Kafka.
+    Export(ExportArgs),
     /// Print this and be done.
     Print(String),
     /// Print this to the error output, and fail.

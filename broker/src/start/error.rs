@@ -35,6 +35,15 @@ pub enum StartError {
         /// Who we are.
         ours: i32,
     },
+    /// The data folder is a Kafka's.
+    #[error(
+        "{path} is the data folder of a Kafka: Corelog keeps its metadata in another form. Nothing was changed. Make a folder of \
+         its own of it: corelog import {path} --into DIR --config SERVER_PROPERTIES (see corelog import --help), and start on DIR"
+    )]
+    Kafka {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The file system can't do what durability needs.
     #[error(transparent)]
     Disk(#[from] ProbeError),
@@ -98,7 +107,7 @@ impl StartError {
         match self {
             StartError::Kernel(missing) => missing.exit_code(),
             StartError::Ring(_) => 70,
-            StartError::Data(_) | StartError::NodeId { .. } => 73,
+            StartError::Data(_) | StartError::NodeId { .. } | StartError::Kafka { .. } => 73,
             StartError::Disk(_) => 74,
             StartError::Metadata(_) => 75,
             StartError::Listen { .. } => 76,

@@ -9,7 +9,7 @@
 //! ```
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use corelog_storage::log::{StorageEnv, StorageOptions};
 
 use super::StartError;
 use crate::config::BrokerConfig;
+use crate::names::CLUSTER_METADATA;
 use crate::server::Server;
 use crate::shard::mail::Mail;
 use crate::shard::{Shard, ShardParts, controlling, housekeeping, serve};
@@ -63,6 +64,9 @@ pub enum Broken {
 /// [`StartError`]: the folder is another broker's, in use, or damaged.
 pub async fn open_data(reactor: &Reactor, config: &BrokerConfig) -> Result<DataDir, StartError> {
     let path = &config.data_dir;
+    if is_kafkas(reactor, path) {
+        return Err(StartError::Kafka { path: path.clone() });
+    }
     let mut data = DataDir::open(reactor, path).await?;
     match data.meta() {
         Some(meta) if meta.node_id != config.node_id => {
@@ -81,6 +85,21 @@ pub async fn open_data(reactor: &Reactor, config: &BrokerConfig) -> Result<DataD
         }
     }
     Ok(data)
+}
+
+/// Whether a Kafka wrote the folder: it has files that only Kafka makes. Looked for before anything is written into it.
+fn is_kafkas(reactor: &Reactor, path: &Path) -> bool {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = reactor.list_dir(folder).unwrap_or_default();
+        entries.into_iter().filter_map(|entry| entry.name.into_string().ok()).collect()
+    };
+    let metadata = names(&path.join(format!("{CLUSTER_METADATA}-0")));
+    let is_metadata = |name: &String| {
+        let is_numbered = name.strip_suffix(".log").is_some_and(|rest| rest.parse::<u64>().is_ok());
+        name == "quorum-state" || name.ends_with(".checkpoint") || is_numbered
+    };
+    let own = ["bootstrap.checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"];
+    metadata.iter().any(is_metadata) || names(path).iter().any(|name| own.contains(&name.as_str()))
 }
 
 /// What one shard is made from. May go to the thread it is to live on.

@@ -2,29 +2,11 @@
 # The suite of the files: what Kafka's own tools say about our data folders, and what a real Kafka writes for the same batches.
 # Holds: the cases, and brokers of its own. Never touches: the broker of the other suites.
 set -uo pipefail
-source "$INTEROP_ROOT/lib/tap.sh"
-source "$INTEROP_ROOT/lib/broker.sh"
-CORELOG_SETTINGS=()
+source "$INTEROP_ROOT/files/common.sh"
 
 SEGMENTS_MIN=2
 # Where in the load the broker is killed.
 KILL_AFTER_BYTES=4000000
-
-# Kafka's class path and logging, for lib/broker.sh.
-java_classes() { printf '%s' "$KAFKA_CLASSPATH"; }
-end_all() {
-  local name
-  for name in "${!BROKER_PID[@]}"; do kill_broker "$name" || true; done
-  rm -rf "$SCRATCH"
-}
-trap end_all EXIT
-trap 'exit 143' TERM
-
-java_main() { java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -Dorg.slf4j.simpleLogger.defaultLogLevel=error "$@"; }
-client() { java_main -cp "$FILES_CLASSPATH" corelog.interop.files.Main "$@"; }
-dump() { java_main -cp "$KAFKA_CLASSPATH" kafka.tools.DumpLogSegments "$@" 2>&1; }
-
-start_tested() { start_broker "$1" "$AGAINST" "${2-$RUN_DATA/$1}"; }
 
 # files_of DATA SUFFIX PARTITION: their paths, in order, with commas; of all partitions that start so.
 files_of() { find "$1" -maxdepth 2 -path "*/$3*" -name "*$2" | LC_ALL=C sort | paste -sd, -; }

@@ -53,7 +53,12 @@ launch_kafka() {
   logging=(-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true)
   sed -e "s|@PORT@|$port|g; s|@CONTROLLER_PORT@|$(free_port)|g; s|@DATA@|$data|" \
     "$INTEROP_ROOT/kafka/server.properties" >"$properties"
-  [ -e "$data/meta.properties" ] || format_kafka
+  if [ ! -e "$data/meta.properties" ]; then
+    format_kafka
+  elif [ ! -d "$data/__cluster_metadata-0" ]; then
+    # An exported folder: its cluster begins with a quorum that the properties name.
+    sed -i 's|^controller.quorum.bootstrap.servers=|controller.quorum.voters=1@|' "$properties"
+  fi
   java -Xmx512m -Xms128m -XX:+UseSerialGC "${logging[@]}" -cp "$classes" kafka.Kafka "$properties" \
     >>"$LOGS/broker-$name.log" 2>&1 </dev/null &
   BROKER_PID[$name]=$!

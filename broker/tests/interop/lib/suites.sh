@@ -5,7 +5,7 @@
 # "ok - NAME", "ok - NAME # SKIP reason" or "not ok - NAME" followed by "# reason" lines.
 
 # The order matters a little: each suite also reads the cross topics of those before it (kafkajs cannot read its own).
-ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools files differential)
+ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools files migration differential)
 
 declare -A SUITE_INSTALLS=(
   [kcat]="install_kcat"
@@ -16,6 +16,7 @@ declare -A SUITE_INSTALLS=(
   [kafkajs]="install_node"
   [tools]="install_java install_kcat"
   [files]="install_java"
+  [migration]="install_java"
   [differential]="install_java"
 )
 
@@ -31,7 +32,9 @@ start_kafka_python() { PYTHONPATH=$INTEROP_ROOT/pylib "$WORK/venv-kafka-python/b
 start_kafkajs() { NODE_PATH=$WORK/kafkajs/node_modules node "$INTEROP_ROOT/kafkajs/suite.js"; }
 start_tools() { KAFKA_CLASSPATH=$(java_classes kafka) bash "$INTEROP_ROOT/tools/suite.sh"; }
 
-start_files() { KAFKA_CLASSPATH=$(java_classes kafka) FILES_CLASSPATH=$(java_classes files) bash "$INTEROP_ROOT/files/suite.sh"; }
+start_files() { with_kafkas_classes bash "$INTEROP_ROOT/files/suite.sh"; }
+start_migration() { with_kafkas_classes bash "$INTEROP_ROOT/files/migration.sh"; }
+with_kafkas_classes() { KAFKA_CLASSPATH=$(java_classes kafka) FILES_CLASSPATH=$(java_classes files) "$@"; }
 
 # The suite with two brokers for all its cases: a real Kafka as the reference, the broker under test beside it.
 start_differential() {
@@ -72,7 +75,7 @@ run_suites() {
 # A suite that dies, hangs or prints no case at all counts as one failed case of its own.
 run_one_suite() {
   local suite=$1 code=0 output=$LOGS/$1.tap
-  export -f "start_${suite//-/_}" java_main java_classes
+  export -f "start_${suite//-/_}" java_main java_classes with_kafkas_classes
   export WORK RUN RUN_DATA LOGS REFERENCE_BOOTSTRAP AGAINST BROKER_BIN
   timeout --kill-after=5 "$SUITE_SECONDS_MAX" bash -c "start_${suite//-/_}" >"$output" 2>"$LOGS/$suite.err" </dev/null || code=$?
   grep -E '^(not )?ok - |^#' "$output" | grep -v '^ok - ' || true
