@@ -246,6 +246,13 @@ impl Log {
         change(&mut self.0.state.borrow_mut().producers)
     }
 
+    /// The epoch of the last record, or the one begun behind it: what a follower asks its leader about. Unlike
+    /// [`epoch`](Self::epoch) it goes back with a truncation. [`LeaderEpoch::NONE`] in an empty log.
+    #[must_use]
+    pub fn epoch_at_end(&self) -> LeaderEpoch {
+        self.0.state.borrow().epoch_of_end()
+    }
+
     /// Where a leader epoch ends (KIP-101): the answer to OffsetForLeaderEpoch.
     #[must_use]
     pub fn epoch_end_offset(&self, epoch: LeaderEpoch) -> EpochEnd {

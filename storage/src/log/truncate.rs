@@ -50,7 +50,8 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ChangeError {
 
 impl Log {
     /// Cuts off everything from the batch that contains `offset` on. Returns the new log end: `offset`, or less if it lay
-    /// within a batch. Durable when it returns.
+    /// within a batch. Durable when it returns. Leader epochs that start at the new end go as well, as in Kafka, also where no
+    /// record goes: what this replica began and its leader doesn't know would stand between them for ever.
     ///
     /// # Errors
     /// When `offset` lies before the log start, the log is fenced or being changed, or the disk fails; the last fences it.
@@ -65,6 +66,12 @@ impl Log {
             return Err(ChangeError::OutOfRange { offset, from: log_start, to: log_end });
         }
         if offset >= log_end {
+            // Nothing to cut but an epoch that was begun there and wrote nothing: the leader may know another one.
+            let is_begun_there =
+                inner.state.borrow().epochs.latest().is_some_and(|last| last.start == log_end && offset == log_end);
+            if is_begun_there {
+                self.cut_epochs(log_end).await?;
+            }
             return Ok(log_end);
         }
         let result = self.cut_at(offset, &changing).await;
@@ -244,16 +251,21 @@ impl Log {
         let reactor = inner.env.reactor();
         self.remove_snapshots(|at| at > end).await.map_err(failed("remove a producer snapshot"))?;
         reactor.sync_dir(&inner.folder).await.map_err(failed("sync the log's folder"))?;
+        self.cut_epochs(end).await?;
+        self.reload_producers(end).await
+    }
+
+    /// Forgets the leader epochs that start at `end` or behind it, durably.
+    async fn cut_epochs(&self, end: Offset) -> Result<(), ChangeError> {
         {
-            let mut state = inner.state.borrow_mut();
+            let mut state = self.0.state.borrow_mut();
             state.epoch_begun = state.epoch();
             state.epochs.truncate_from_end(end);
             state.epochs_durable = false;
             // Whoever leads from here on begins an epoch of its own.
             state.is_epoch_awaited = false;
         }
-        self.write_epochs().await.map_err(failed("write the leader epochs"))?;
-        self.reload_producers(end).await
+        self.write_epochs().await.map_err(failed("write the leader epochs"))
     }
 
     /// The producers as they were at the log's end: the newest snapshot, and the batches after it.
