@@ -316,6 +316,23 @@ fn by_default_the_past_is_open_and_the_future_an_hour_long() {
     assert!(!time_is_admitted(i64::MIN, &rules), "Java's subtraction wraps, and so must ours");
 }
 
+/// Retention goes by the header's largest timestamp: neither a record nor the header may bring one from far ahead.
+#[test]
+fn nothing_from_the_future_gets_in_with_any_codec_wherever_it_stands() {
+    const FAR: i64 = 32_503_680_000_000;
+    for codec in CODECS {
+        for at in [0, 7, 19] {
+            let mut records = small_records(20);
+            records[at].timestamp = FAR;
+            let error = refusal(&build(codec, &records), &ValidationRules::default());
+            assert_eq!(error.kind(), ProduceErrorKind::InvalidTimestamp, "{codec}, record {at}");
+        }
+        let batch = change(&build(codec, &small_records(20)), field::MAX_TIMESTAMP, &FAR.to_be_bytes());
+        let validated = judge(&batch, &ValidationRules::default()).expect("sound records");
+        assert_eq!(validated.max_timestamp, Timestamp(1_700_000_000_019), "{codec}: as the records say");
+    }
+}
+
 #[test]
 fn one_bad_timestamp_decides_the_code_for_all_refused_records() {
     let rules = ValidationRules { is_compacted: true, ..with_times(10, 10) };

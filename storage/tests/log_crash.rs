@@ -64,6 +64,7 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
         append_some(&log, &model, &mut dice);
         match dice.below(40) {
             0 => delete_some(&log, &model, &mut dice).await,
+            6 | 7 => retain_some(&log, &model, &mut dice).await,
             1 => {
                 let (from, to) = (model.borrow().log_start, model.borrow().end());
                 let offset = from + dice.below((to - from + 1) as u64) as i64;

@@ -26,9 +26,14 @@ pub fn validation_rules(config: &TopicConfig) -> ValidationRules {
 
 /// What the log is told.
 pub fn log_config(config: &TopicConfig, broker: &BrokerConfig) -> LogConfig {
+    // Without `delete` only what lies below the log start goes, whatever the limits say.
+    let (retention_ms, retention_bytes) =
+        if config.cleanup_policy.delete { (config.retention_ms, config.retention_bytes) } else { (None, None) };
     LogConfig {
         segment_bytes_max: config.segment_bytes,
         segment_ms_max: i64::try_from(config.segment_ms_effective()).unwrap_or(i64::MAX),
+        segment_jitter_ms_max: i64::try_from(config.segment_jitter_ms).unwrap_or(i64::MAX),
+        index_bytes_max: config.segment_index_bytes,
         index_interval_bytes: config.index_interval_bytes,
         message_bytes_max: config.message_bytes_max,
         timestamp_type: timestamp_type(config),
@@ -37,6 +42,9 @@ pub fn log_config(config: &TopicConfig, broker: &BrokerConfig) -> LogConfig {
             Durability::Memory => LogDurability::Memory,
         },
         producer_idle_ms_max: i64::try_from(broker.producer_id_expiration.as_millis()).unwrap_or(i64::MAX),
+        retention_ms_max: retention_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        retention_bytes_max: retention_bytes,
+        file_delete_delay_ms: config.file_delete_delay_ms,
     }
 }
 

@@ -26,6 +26,7 @@ pub mod controlling;
 pub mod housekeeping;
 pub mod mail;
 pub mod offline;
+pub mod retention;
 pub mod serve;
 pub mod strays;
 pub mod together;

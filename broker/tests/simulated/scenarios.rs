@@ -158,3 +158,82 @@ fn a_batch_that_was_refused_is_out_of_order_once_a_later_one_was_taken_as_the_fi
     });
     assert_eq!(then, ((ErrorCode::None, 0), (ErrorCode::OutOfOrderSequenceNumber, -1)));
 }
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Two days of three records each, in segments of one record; the log start before, between and after their weeks are over.
+#[test]
+fn records_are_kept_for_the_week_of_the_default_and_go_with_the_next_look() {
+    let mut scene = Scene::begin(7);
+    let pour = |scene: &Scene, place: Place| {
+        let now = scene.now();
+        scene.client(move |connection| async move {
+            for record in 0..3 {
+                let mut builder = BatchBuilder::new(TargetCodec::None);
+                builder.append(now, None, Some(&[record; 600]), &[]);
+                let batches = vec![(place.clone(), builder.build().expect("a batch"))];
+                let answer = requests::produce(&connection, 13, -1, &batches).expect("an answer to wait for");
+                let outcome = requests::produced(&answer.body().await?, 13, &batches)[0];
+                assert_eq!(outcome.error, ErrorCode::None);
+            }
+            Ok(())
+        });
+    };
+    let place = scene.client(move |connection| async move {
+        let configs = [("internal.segment.bytes", "1000".to_owned())];
+        let (_, id) = requests::create_topic(&connection, "weeks", 1, &configs).await?;
+        Ok(Place { topic: "weeks".to_owned(), key: (id, 0) })
+    });
+    let ends = |scene: &Scene| {
+        let place = place.clone();
+        scene.client(move |connection| async move {
+            let (_, start) = requests::list_offset(&connection, &place, -2).await?;
+            Ok((start, requests::list_offset(&connection, &place, -1).await?.1))
+        })
+    };
+    pour(&scene, place.clone());
+    scene.world.run_for(DAY);
+    pour(&scene, place.clone());
+    // The time of a look, five minutes apart.
+    let look = Duration::from_secs(310);
+    scene.world.run_for(6 * DAY - 2 * look);
+    assert_eq!(ends(&scene), (0, 6), "before the first day's week is over");
+    scene.world.run_for(3 * look);
+    assert_eq!(ends(&scene), (3, 6));
+    scene.restart();
+    assert_eq!(ends(&scene), (3, 6), "after a restart");
+    scene.world.run_for(DAY);
+    assert_eq!(ends(&scene), (6, 6), "the active segment is no exception");
+    pour(&scene, place.clone());
+    assert_eq!(ends(&scene), (6, 9));
+    assert_eq!(
+        scene.client({
+            let place = place.clone();
+            move |connection| async move { requests::epoch_end(&connection, &place, 0).await }
+        }),
+        (ErrorCode::None, 0, 6),
+        "the first leader epoch, of which nothing is left, ends where the log starts"
+    );
+}
+
+#[test]
+fn a_producer_is_forgotten_a_day_after_its_last_batch_with_the_next_look() {
+    let scene = Scene::begin(8);
+    let now = scene.now();
+    let (place, producer, first) = scene.client(move |connection| async move {
+        let (_, id) = requests::create_topic(&connection, "silent", 1, &[]).await?;
+        let place = Place { topic: "silent".to_owned(), key: (id, 0) };
+        let (_, id, epoch) = requests::producer_id(&connection).await?;
+        let first = send(&connection, &place, (id, epoch), 0, now).await?;
+        Ok((place, (id, epoch), first))
+    });
+    assert_eq!(first, (ErrorCode::None, 0));
+    let gap = |scene: &Scene| {
+        let (place, now) = (place.clone(), scene.now());
+        scene.client(move |connection| async move { send(&connection, &place, producer, 7, now).await })
+    };
+    scene.world.run_for(DAY - Duration::from_secs(60));
+    assert_eq!(gap(&scene), (ErrorCode::OutOfOrderSequenceNumber, -1), "it is known, and left something out");
+    scene.world.run_for(Duration::from_secs(11 * 60));
+    assert_eq!(gap(&scene), (ErrorCode::None, 1), "as from a producer that nobody knows");
+}

@@ -71,7 +71,8 @@ impl BrokerSetup {
         BrokerSetup {
             data_dir: data_dir.to_owned(),
             shards,
-            settings: Vec::new(),
+            // Many tests write records of 1970.
+            settings: vec![("log.retention.ms".to_owned(), "-1".to_owned())],
             environment: Vec::new(),
             port: ReservedPort::new(),
         }

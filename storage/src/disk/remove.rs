@@ -6,7 +6,7 @@
 //! its extents (and discards) at once. So a big file loses its length in steps first, with pauses between.
 
 use super::files::unlink_if_there;
-use corelog_reactor::{OpenHow, Reactor};
+use corelog_reactor::{File, OpenHow, Reactor};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,21 +33,34 @@ pub fn aside(reactor: &Reactor, data: &Path, name: &str, suffix: &str) -> PathBu
     data.join(format!("{head}{tail}"))
 }
 
+/// Whether a file of so many bytes is one to shrink first.
+#[must_use]
+pub const fn is_big(len: u64) -> bool {
+    len > STEP_BYTES
+}
+
+/// Takes a file's length in steps, until little is left or it shall not go on.
+///
+/// # Errors
+/// As the operations give them.
+pub async fn shrink(reactor: &Reactor, file: &File, goes_on: impl Fn() -> bool) -> io::Result<()> {
+    let mut left = file.len()?;
+    while is_big(left) && goes_on() {
+        left -= STEP_BYTES;
+        file.truncate(left).await?;
+        reactor.sleep(STEP_PAUSE).await;
+    }
+    Ok(())
+}
+
 /// Removes one file, a big one in steps. A missing file is removed already.
 ///
 /// # Errors
 /// As the operations give them.
 pub async fn remove_file(reactor: &Reactor, path: &Path, len: u64) -> io::Result<()> {
-    if len > STEP_BYTES {
+    if is_big(len) {
         match reactor.open(path, OpenHow::write()).await {
-            Ok(file) => {
-                let mut left = file.len().unwrap_or(len);
-                while left > STEP_BYTES {
-                    left -= STEP_BYTES;
-                    file.truncate(left).await?;
-                    reactor.sleep(STEP_PAUSE).await;
-                }
-            }
+            Ok(file) => shrink(reactor, &file, || true).await?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         }

@@ -4,6 +4,7 @@
 
 use super::env::TailOwner;
 use super::error::AppendError;
+use super::roll::roll_jitter;
 use super::state::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, State, Status};
 use super::{Inner, Log};
 use crate::batch::{
@@ -214,7 +215,8 @@ impl Log {
 
         let mut state = inner.state.borrow_mut();
         if must_roll {
-            let to_spare = state.roll(now);
+            let jitter_ms = roll_jitter(inner.env.reactor(), &inner.config.borrow());
+            let to_spare = state.roll(now, jitter_ms);
             inner.env.count(|c| {
                 c.rolls_to_spare += u64::from(to_spare);
                 c.rolls_to_empty += u64::from(!to_spare);

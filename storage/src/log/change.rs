@@ -1,14 +1,12 @@
 //! Changes to what a log is: where it starts, which epoch it is in.
 //!
-//! Holds: DeleteRecords, new leader epochs, the removal of segments nobody can read any more.
-//! Never touches: the end of the log (see `truncate`).
+//! Holds: the move of the log start, new leader epochs. Never touches: the end of the log (see `truncate`), the files of
+//! what lies below its start (see `removal`).
 
 use super::Log;
 use super::error::ChangeError;
-use super::names::{INDEX, LOG, SNAPSHOT, TIME_INDEX, segment_path};
-use super::state::{Phase, Status};
-use crate::disk::files::{is_no_space, is_shortage, unlink_if_there};
-use crate::disk::remove::remove_file;
+use super::state::Status;
+use crate::disk::files::{is_no_space, is_shortage};
 use crate::ids::{LeaderEpoch, Offset};
 use std::io;
 
@@ -27,6 +25,17 @@ impl Log {
     /// The log start is then where it was, and stays there; only if the broker ends before the next checkpoint is on disk,
     /// the start may be at `offset` afterwards.
     pub async fn delete_records(&self, offset: Offset) -> Result<Offset, ChangeError> {
+        let before = self.log_start();
+        let log_start = self.move_log_start(offset).await?;
+        if log_start > before {
+            tracing::info!(log = %self.0.name, from = %before, %log_start, "deleted for DeleteRecords");
+        }
+        self.remove_segments_below_start();
+        Ok(log_start)
+    }
+
+    /// The same, without removing anything.
+    pub(super) async fn move_log_start(&self, offset: Offset) -> Result<Offset, ChangeError> {
         let inner = &*self.0;
         // One at a time: what a failed one takes back must not be another's.
         let free = || (!inner.deleting_records.replace(true)).then_some(());
@@ -62,65 +71,7 @@ impl Log {
         }
         deleting.is_recorded = false;
         drop(deleting);
-        self.remove_segments_below_start();
         Ok(self.log_start())
-    }
-
-    /// Removes sealed segments that lie wholly below the log start. One that is not sealed yet goes once it is; one whose
-    /// successor has no file in the folder yet stays until it has: a folder without segments is a log that was lost.
-    pub(super) fn remove_segments_below_start(&self) {
-        let inner = &*self.0;
-        let mut below = Vec::new();
-        loop {
-            let mut state = inner.state.borrow_mut();
-            let next = state.older.get(1).unwrap_or(&state.active);
-            let has_file = next.phase == Phase::Sealed || next.file.is_some();
-            let is_below = next.base <= state.log_start;
-            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && is_below && has_file);
-            let Some(first) = first else { break };
-            inner.env.give_chunk_bytes(first.tail.memory_bytes());
-            inner.env.cold().forget(inner.number, Some(first.base));
-            below.push(first.base);
-        }
-        if !below.is_empty() {
-            self.remove_in_background(below);
-        }
-    }
-
-    /// Removes segments' files, oldest first, step by step. What a crash leaves of this the next start removes.
-    pub(super) fn remove_in_background(&self, bases: Vec<Offset>) {
-        let log = self.clone();
-        let task = async move {
-            // What the checkpoint on disk still needs must not go before a later one is there.
-            let flushed = log.0.env.spend(is_no_space, async || log.0.env.flush_checkpoint().await).await;
-            if let Err(error) = flushed {
-                tracing::warn!(log = %log.name(), %error, "cannot write the checkpoint: the next start removes segments");
-                return;
-            }
-            for base in bases {
-                if log.0.is_closed() {
-                    return;
-                }
-                if let Err(error) = log.remove_segment(base).await {
-                    tracing::warn!(log = %log.name(), segment = %base, %error, "cannot remove a segment below the log start");
-                    return;
-                }
-            }
-        };
-        if self.0.env.reactor().spawn(task).is_err() {
-            tracing::warn!(log = %self.name(), "no task for removing segments: the next start does it");
-        }
-    }
-
-    async fn remove_segment(&self, base: Offset) -> io::Result<()> {
-        let inner = &*self.0;
-        let reactor = inner.env.reactor();
-        // The records go first: an index without records is nothing, records without an index are read whole.
-        remove_file(reactor, &segment_path(&inner.folder, base, LOG), u64::MAX).await?;
-        for suffix in [INDEX, TIME_INDEX, SNAPSHOT] {
-            unlink_if_there(reactor, &segment_path(&inner.folder, base, suffix)).await?;
-        }
-        Ok(())
     }
 
     /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that. If there is no space

@@ -13,17 +13,17 @@ use super::scan_file::scan_file;
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::disk::files::{read_file, read_full};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
-use crate::ids::{LeaderEpoch, Offset};
+use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::segment::index::SegmentIndex;
 use crate::segment::offset_index::{IndexError, OffsetEntry, OffsetIndex};
 use crate::segment::scan::{BatchFault, ScanStop, Scanner};
-use crate::segment::time_index::TimeIndex;
+use crate::segment::time_index::{TimeIndex, TimestampOffset};
 use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// Index entries that are tried, one before the other, until one is true.
 const FALSE_ENTRIES_MAX: usize = 8;
@@ -90,6 +90,13 @@ impl ColdSegments {
             open.pop_front();
         }
         open.push_back(segment);
+    }
+
+    /// Closes one segment of a log for all reads to come; those that are under way have it until they end.
+    pub(super) fn take(&self, log: u64, base: Offset) -> Weak<ColdSegment> {
+        let mut open = self.open.borrow_mut();
+        let at = open.iter().position(|s| s.log == log && s.base == base);
+        at.and_then(|at| open.remove(at)).map_or_else(Weak::new, |segment| Rc::downgrade(&segment))
     }
 
     /// Closes what is open of a log, or of one segment of it.
@@ -178,6 +185,37 @@ impl Log {
         load_index(&self.0.env, &self.0.folder, base, bytes).await
     }
 
+    /// The largest timestamp of a sealed segment, by its time index, if the batch that the last entry names proves it; else
+    /// by all of its batches. Nobody else can tell what an index without a checksum is worth, and records go by it.
+    pub(super) async fn proved_largest(&self, base: Offset, bytes: u64, end: Offset) -> Result<Timestamp, ReadError> {
+        let segment = self.cold_segment(base, bytes).await?;
+        let TimestampOffset { timestamp, offset } = segment.index.largest;
+        if timestamp.0 >= 0 {
+            let (from, upper) = (offset, end);
+            let plan = ColdPlan {
+                segment: base,
+                segment_end: end,
+                from,
+                upper,
+                bytes_max: HEADER_BYTES,
+                at_least_one: true,
+                limit: bytes,
+                open: None,
+            };
+            let read = self.execute(plan).await?;
+            let found = read.as_deref().and_then(|batch| BatchHeader::parse(batch).ok());
+            if found.is_some_and(|header| header.max_timestamp == timestamp) {
+                return Ok(timestamp);
+            }
+        }
+        if !segment.index.times.is_empty() {
+            tracing::warn!(log = %self.0.name, segment = %base, %timestamp, "the time index is wrong about its last entry");
+        }
+        let index = self.rebuild_index(base, bytes, &segment.file).await?;
+        self.0.env.cold().forget(self.0.number, Some(base));
+        Ok(index.largest.timestamp)
+    }
+
     async fn rebuild_index(&self, base: Offset, bytes: u64, file: &File) -> Result<SegmentIndex, ReadError> {
         let inner = &*self.0;
         let io = |error| ReadError::Io { segment: base, error };
@@ -197,8 +235,10 @@ impl Log {
             });
         }
         index.finish();
+        // A read that was planned before the segment went leaves none behind it.
+        let is_gone = inner.state.borrow().segment(base).is_none();
         // Only a help for the next time: what was read is good without it.
-        if let Err(error) = self.write_index_files(base, &index).await {
+        if !is_gone && let Err(error) = self.write_index_files(base, &index).await {
             tracing::warn!(log = %inner.name, segment = %base, %error, "cannot write rebuilt indexes");
         }
         Ok(index)

@@ -36,6 +36,10 @@ pub struct LogConfig {
     pub segment_bytes_max: u32,
     /// `segment.ms`: a segment is rolled once its first batch is this old.
     pub segment_ms_max: i64,
+    /// `segment.jitter.ms`: by up to how much less than that, at random for each segment.
+    pub segment_jitter_ms_max: i64,
+    /// `segment.index.bytes`: a segment is rolled once one of its indexes has this many bytes.
+    pub index_bytes_max: u32,
     /// `index.interval.bytes`: about every how many bytes the indexes get an entry.
     pub index_interval_bytes: u32,
     /// `max.message.bytes`: the largest batch a producer may append.
@@ -46,6 +50,12 @@ pub struct LogConfig {
     pub durability: Durability,
     /// `producer.id.expiration.ms`, of the broker: how long a silent producer is remembered.
     pub producer_idle_ms_max: i64,
+    /// `retention.ms`, where `cleanup.policy` has `delete`: how old a segment's newest record may get.
+    pub retention_ms_max: Option<i64>,
+    /// `retention.bytes`, where `cleanup.policy` has `delete`: what is kept at the least, if there is as much.
+    pub retention_bytes_max: Option<u64>,
+    /// `file.delete.delay.ms`: how long the files of a segment stay that readers see no more.
+    pub file_delete_delay_ms: u64,
 }
 
 impl Default for LogConfig {
@@ -53,11 +63,16 @@ impl Default for LogConfig {
         Self {
             segment_bytes_max: 1 << 30,
             segment_ms_max: 7 * 24 * 3600 * 1000,
+            segment_jitter_ms_max: 0,
+            index_bytes_max: 10 << 20,
             index_interval_bytes: 4096,
             message_bytes_max: 1_048_588,
             timestamp_type: TimestampType::CreateTime,
             durability: Durability::Disk,
             producer_idle_ms_max: 86_400_000,
+            retention_ms_max: None,
+            retention_bytes_max: None,
+            file_delete_delay_ms: 0,
         }
     }
 }

@@ -49,6 +49,14 @@ pub struct StorageCounters {
     pub write_backs: u64,
     /// Bytes that they carried, whole blocks.
     pub write_back_bytes: u64,
+    /// Segments that retention took for being older than `retention.ms`.
+    pub segments_expired: u64,
+    /// Segments that retention took for what a log has beyond `retention.bytes`.
+    pub segments_over_size: u64,
+    /// Segments whose files are gone, also those below a log start that DeleteRecords has moved.
+    pub segments_removed: u64,
+    /// Bytes of their records.
+    pub segment_bytes_removed: u64,
     /// Batches that recovery took from the commit log.
     pub log_replayed: u64,
 }

@@ -7,6 +7,7 @@ use super::cold::ColdSegments;
 use super::config::StorageOptions;
 use super::counters::StorageCounters;
 use super::event::Event;
+use super::removal::Removals;
 use super::write_back::WriteBacks;
 use crate::commit_log::replay::Replay;
 use crate::commit_log::{CommitLog, Parts};
@@ -107,6 +108,7 @@ struct Inner {
     replay: Arc<Replay>,
     commit_log: CommitLog,
     write_backs: WriteBacks,
+    removals: Removals,
     blocks: RefCell<Vec<AlignedBuf>>,
     counters: Cell<StorageCounters>,
     recovered_bytes: Cell<u64>,
@@ -165,6 +167,7 @@ impl StorageEnv {
             replay,
             commit_log,
             write_backs: WriteBacks::default(),
+            removals: Removals::default(),
             reactor,
             shard,
             data,
@@ -319,6 +322,10 @@ impl StorageEnv {
 
     pub(crate) fn write_backs(&self) -> &WriteBacks {
         &self.0.write_backs
+    }
+
+    pub(crate) fn removals(&self) -> &Removals {
+        &self.0.removals
     }
 
     pub(crate) fn replay(&self) -> &Replay {

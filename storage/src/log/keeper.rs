@@ -123,6 +123,7 @@ impl Log {
                 segment.file = None;
                 segment.charge = None;
                 segment.snapshot = None;
+                segment.largest = Some(index.largest.timestamp);
                 segment.index = (!segment.tail.is_empty()).then_some(index);
             }
         }
@@ -239,7 +240,8 @@ impl Log {
         let inner = &*self.0;
         let look = || {
             let state = inner.state.borrow();
-            (!state.writing && !state.filing && !state.keeping).then_some(())
+            let is_at_rest = !state.writing && !state.filing && !state.keeping && !inner.unlinking.get();
+            is_at_rest.then_some(())
         };
         inner.changed.until(look).await;
     }

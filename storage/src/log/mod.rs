@@ -18,7 +18,8 @@
 //!
 //! The owner's part: whenever [`Log::needs_commit`] says so, run [`Log::commit`] in a task, until it says no more.
 //!
-//! Read on: `state` (what there is), `append`, `commit`, `keeper`, `read`, `open` and `recover`, `change`, `forget`.
+//! Read on: `state` (what there is), `append`, `commit`, `keeper`, `read`, `open` and `recover`, `change`, `retention`,
+//! `forget`.
 
 mod append;
 mod change;
@@ -42,7 +43,10 @@ mod read;
 mod reapply;
 mod recover;
 mod recover_read;
+mod removal;
 mod repair;
+mod retention;
+mod roll;
 mod scan_file;
 mod segment_write;
 mod state;
@@ -58,6 +62,7 @@ pub use error::{AppendError, ChangeError, CommitError, Damage, FenceReason, Open
 pub use lookup::LookupError;
 pub use names::LogName;
 pub use read::{ColdPlan, HotRead, ReadOutcome};
+pub use retention::{Deleted, Retained};
 pub use scan_file::SCAN_BYTES_MAX;
 
 use crate::disk::checkpoint::{CheckpointEntry, LogKey};
@@ -93,6 +98,8 @@ struct Inner {
     deleting_records: Cell<bool>,
     /// Its turn to be written back is coming.
     is_due: Cell<bool>,
+    /// Files in its folder are being renamed or removed.
+    unlinking: Cell<bool>,
     me: Weak<Inner>,
 }
 
@@ -132,6 +139,7 @@ impl Log {
             writing_epochs: Cell::new(false),
             deleting_records: Cell::new(false),
             is_due: Cell::new(false),
+            unlinking: Cell::new(false),
             me: me.clone(),
         }))
     }

@@ -12,6 +12,8 @@ use super::env::{StorageEnv, TailOwner};
 use super::error::{ACCEPT_LOSS, FenceReason, OpenError};
 use super::names::{LOG, LogName, segment_path};
 use super::recover::{Recovered, recover};
+use super::removal::leftovers;
+use super::roll::roll_jitter;
 use super::state::{Capture, State, Status};
 use super::{Inner, Log};
 use crate::batch::HEADER_BYTES;
@@ -165,8 +167,23 @@ impl Log {
             log.update_checkpoint(|_| ());
             env.flush_checkpoint().await.map_err(failed(env.data(), "write the checkpoint"))?;
         }
+        if is_writable {
+            log.clear_leftovers(&entries).await?;
+        }
         log.keep();
         Ok(log)
+    }
+
+    /// What a crash, or the last stop, has left of segments that are gone.
+    async fn clear_leftovers(&self, entries: &[DirEntry]) -> Result<(), OpenError> {
+        let inner = &*self.0;
+        let first = inner.state.borrow().segments().next().map_or(Offset::ZERO, |first| first.base);
+        let found = leftovers(entries, first, &inner.folder);
+        for path in found.orphans {
+            unlink_if_there(inner.env.reactor(), &path).await.map_err(failed(&path, "remove it"))?;
+        }
+        self.remove_deleted(found.deleted);
+        Ok(())
     }
 
     /// Opens a log, or makes it if it was never there.
@@ -194,6 +211,7 @@ impl Log {
             env.reactor().now(),
         );
         state.older = recovered.older;
+        state.active.jitter_ms = roll_jitter(env.reactor(), &config);
         let active_base = state.active.base;
         state.inner_snapshot = recovered.snapshot_at.filter(|at| *at > active_base);
         if recovered.scanned_bytes > CAPTURE_AFTER_BYTES && recovered.rot.is_none() {
@@ -216,7 +234,7 @@ impl Log {
         if let Some(reason) = recovered.rot {
             log.say_fenced(&reason);
         } else if !recovered.below_start.is_empty() {
-            log.remove_in_background(recovered.below_start);
+            log.remove_unopened(recovered.below_start);
         }
         log
     }

@@ -168,6 +168,8 @@ pub(super) async fn recover(
         found.rot = missing;
     }
     entry.log_start = entry.log_start.max(first).min(found.log_end);
+    // The file may have been written before the log start moved.
+    recovery.epochs.truncate_from_start(entry.log_start);
     if found.rot.is_none() {
         recovery.repair(&mut found, &snapshots, &mut entry).await?;
         env.settle(&name.key());

@@ -264,7 +264,7 @@ impl Log {
         }
     }
 
-    async fn make_file(&self, base: Offset) -> io::Result<()> {
+    pub(super) async fn make_file(&self, base: Offset) -> io::Result<()> {
         let inner = &*self.0;
         let reactor = inner.env.reactor();
         let path = segment_path(&inner.folder, base, LOG);

@@ -105,8 +105,12 @@ pub(super) struct Segment {
     pub(super) index: Option<SegmentIndex>,
     /// Max timestamp of the first batch.
     pub(super) first_timestamp: Option<Timestamp>,
-    /// When it became the active one.
+    /// When it became the active one, or was found by this start.
     pub(super) created: Timestamp,
+    /// By how much sooner than `segment.ms` says it is rolled: its share of `segment.jitter.ms`.
+    pub(super) jitter_ms: i64,
+    /// Its largest timestamp, once it takes no more and somebody has asked.
+    pub(super) largest: Option<Timestamp>,
     /// The producers at its end, taken when it was rolled.
     pub(super) snapshot: Option<Vec<u8>>,
 }
@@ -131,6 +135,8 @@ impl Segment {
             index: Some(SegmentIndex::new(base)),
             first_timestamp: None,
             created: now,
+            jitter_ms: 0,
+            largest: None,
             snapshot: None,
         }
     }
@@ -358,49 +364,6 @@ impl State {
     /// Whether everything that is to be in the recovery point is in the segments.
     pub(super) fn is_capture_written(&self, capture: &Capture) -> bool {
         self.segment(capture.segment_base).is_none_or(|s| capture.position <= s.written)
-    }
-
-    /// Whether a batch of `bytes` needs a new segment. As Kafka decides it, and one thing more: when the pre-written room
-    /// is used up and a spare is ready.
-    pub(super) fn must_roll(
-        &self,
-        bytes: usize,
-        header: &BatchHeader,
-        last_offset: Offset,
-        now: Timestamp,
-        config: &LogConfig,
-    ) -> bool {
-        let active = &self.active;
-        if active.bytes() == 0 {
-            return false;
-        }
-        let end = active.bytes() + bytes as u64;
-        let waited_ms = match active.first_timestamp {
-            Some(first) if first.0 >= 0 => header.max_timestamp.0.saturating_sub(first.0),
-            Some(_) | None => now.0.saturating_sub(active.created.0),
-        };
-        end > u64::from(config.segment_bytes_max)
-            || waited_ms > config.segment_ms_max
-            || last_offset - active.base > i64::from(i32::MAX)
-            || (end > active.room && self.ticket.as_ref().is_some_and(|t| t.is_ready() && t.bytes() >= bytes as u64))
-    }
-
-    /// Makes a new segment the active one. The old one is sealed once it is durable. Returns whether the new one has a
-    /// pre-written file.
-    pub(super) fn roll(&mut self, now: Timestamp) -> bool {
-        let mut fresh = Segment::new(self.log_end, now);
-        fresh.spare = self.ticket.as_ref().and_then(SpareTicket::take);
-        let to_spare = fresh.spare.is_some();
-        if to_spare {
-            self.ticket = None;
-        }
-        let mut old = std::mem::replace(&mut self.active, fresh);
-        old.phase = Phase::Rolled;
-        old.snapshot = Some(self.producers.snapshot());
-        self.older.push_back(old);
-        self.capture = None;
-        self.bytes_since_capture = 0;
-        to_spare
     }
 
     /// The size of the spare to ask for now, if one is due: half of the room is used and none is on its way.

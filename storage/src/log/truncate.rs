@@ -236,6 +236,7 @@ impl Log {
             boundary: cut.position,
             index: Some(cut.index),
             first_timestamp: old.first_timestamp.filter(|_| cut.position > 0),
+            jitter_ms: old.jitter_ms,
             ..Segment::new(base, old.created)
         };
         state.log_end = cut.offset;

@@ -3,8 +3,8 @@
 //! Holds: the offset index, the time index, the largest timestamp so far, the bytes since the last entry.
 //! Never touches: files.
 
-use super::offset_index::OffsetIndex;
-use super::time_index::{TimeIndex, TimestampOffset};
+use super::offset_index::{OFFSET_ENTRY_BYTES, OffsetIndex};
+use super::time_index::{TIME_ENTRY_BYTES, TimeIndex, TimestampOffset};
 use crate::batch::BatchHeader;
 use crate::ids::{Offset, Timestamp};
 
@@ -58,6 +58,14 @@ impl SegmentIndex {
             self.bytes_since_entry = 0;
         }
         self.bytes_since_entry += bytes as u64;
+    }
+
+    /// Whether one of the two files would have `bytes_max` bytes with the entries that may come: as Kafka counts, which keeps
+    /// a place for the time index's last entry.
+    #[must_use]
+    pub fn is_full(&self, bytes_max: u32) -> bool {
+        let bytes_max = bytes_max as usize;
+        self.offsets.len() >= bytes_max / OFFSET_ENTRY_BYTES || self.times.len() + 1 >= bytes_max / TIME_ENTRY_BYTES
     }
 
     /// What sealing adds: the time index ends with the segment's largest timestamp.

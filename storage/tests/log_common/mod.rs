@@ -11,6 +11,9 @@ use corelog_storage::ids::{
 use corelog_storage::log::{AppendError, Appended, LeaderBatch, Log, LogName, ReadOutcome, StorageEnv, StorageOptions};
 use std::path::Path;
 
+/// The time of all records of idempotent producers: these expire, and so they write in the year 2096.
+pub const PRODUCED_AT: i64 = 4_000_000_000_000;
+
 /// A batch of `count` records with values of `value_bytes`, derived from `seed`.
 pub fn batch(count: i32, value_bytes: usize, seed: u64) -> Vec<u8> {
     build(BatchBuilder::new(TargetCodec::None), count, value_bytes, seed, 1_000_000 + seed as i64)
@@ -19,8 +22,7 @@ pub fn batch(count: i32, value_bytes: usize, seed: u64) -> Vec<u8> {
 /// The same from an idempotent producer.
 pub fn producer_batch(count: i32, value_bytes: usize, seed: u64, id: i64, sequence: i32) -> Vec<u8> {
     let builder = BatchBuilder::new(TargetCodec::None).producer(ProducerId(id), ProducerEpoch(0), Sequence(sequence));
-    // Idle producers expire: this one wrote in the year 2096.
-    build(builder, count, value_bytes, seed, 4_000_000_000_000)
+    build(builder, count, value_bytes, seed, PRODUCED_AT)
 }
 
 fn build(mut builder: BatchBuilder, count: i32, value_bytes: usize, seed: u64, time: i64) -> Vec<u8> {

@@ -66,6 +66,7 @@ pub async fn work(reactor: Reactor, log: Log, number: usize, models: Models, mut
         append_some(&log, number, model, &mut dice);
         match dice.below(60) {
             0 => delete_some(&log, model, &mut dice).await,
+            7 => retain_some(&log, model, &mut dice).await,
             1 if may_truncate => {
                 let (from, to) = (model.borrow().log_start, model.borrow().end());
                 let offset = from + dice.below((to - from + 1) as u64) as i64;

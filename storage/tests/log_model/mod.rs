@@ -1,10 +1,10 @@
 //! What the tests of logs through power cuts share: dice, the model of one log, running the simulated world.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
-use crate::log_common::{append, producer_batch};
+use crate::log_common::{PRODUCED_AT, append, producer_batch};
 use corelog_reactor::Reactor;
 use corelog_reactor::sim::SimWorld;
-use corelog_storage::ids::{Offset, ProducerId};
+use corelog_storage::ids::{Offset, ProducerId, Timestamp};
 use corelog_storage::log::{AppendError, Log, LogConfig, ReadOutcome};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -49,6 +49,8 @@ pub struct Model {
     pub log_start: i64,
     /// A DeleteRecords that may or may not have happened.
     pub deleting: Option<i64>,
+    /// Retention that may or may not have moved the log start: to the end of a batch, and not beyond this.
+    pub retaining: Option<i64>,
     /// A truncation that may or may not have happened.
     pub truncating: Option<i64>,
     pub sequence: i32,
@@ -117,7 +119,9 @@ impl Model {
             return Err(format!("leader epoch {} after {:?} was begun", log.epoch(), self.led));
         }
         let starts = [Some(self.log_start), self.deleting.take().map(|d| d.max(self.log_start))];
-        if !starts.contains(&Some(start)) {
+        let is_retained = self.retaining.take().is_some_and(|upper| self.log_start <= start && start <= upper)
+            && self.entries.iter().any(|e| e.next == start);
+        if !starts.contains(&Some(start)) && !is_retained {
             return Err(format!("log start {start} instead of one of {starts:?}"));
         }
         self.log_start = start;
@@ -147,6 +151,7 @@ pub fn config(seed: u64) -> LogConfig {
     LogConfig {
         segment_bytes_max: [24 << 10, 100 << 10, 2 << 20][dice.below(3) as usize],
         index_interval_bytes: [1, 512, 4096][dice.below(3) as usize],
+        file_delete_delay_ms: [0, 3][dice.below(2) as usize],
         ..LogConfig::default()
     }
 }
@@ -160,6 +165,36 @@ pub async fn delete_some(log: &Log, model: &RefCell<Model>, dice: &mut Dice) {
         let mut model = model.borrow_mut();
         model.log_start = offset.max(model.log_start);
         model.deleting = None;
+    }
+}
+
+/// Retains less, by size or by time, below some acknowledged offset.
+pub async fn retain_some(log: &Log, model: &RefCell<Model>, dice: &mut Dice) {
+    let before = log.config();
+    let by_size = dice.one_in(2);
+    let bytes_max = dice.below(log.status().bytes + 1);
+    log.set_config(LogConfig {
+        retention_bytes_max: by_size.then_some(bytes_max),
+        // Every record is as old as the next one: all of them go.
+        retention_ms_max: (!by_size).then_some(1_000),
+        ..before.clone()
+    });
+    let acked = model.borrow().acked;
+    let upper = if dice.one_in(2) { acked } else { dice.below(acked as u64 + 1) as i64 };
+    model.borrow_mut().retaining = Some(upper);
+    let retained = log.retain(Timestamp(PRODUCED_AT + 2_000), Offset(upper)).await;
+    log.set_config(before);
+    if retained.is_ok() {
+        let mut model = model.borrow_mut();
+        let start = log.log_start().0;
+        assert!(start <= upper.max(model.log_start), "retained from {start} on, with {upper} as the upper end");
+        assert!(start == model.log_start || model.entries.iter().any(|e| e.next == start), "{start} is within a batch");
+        if by_size && start > model.log_start {
+            let left: usize = model.entries.iter().filter(|e| e.base >= start).map(|e| e.bytes.len()).sum();
+            assert!(left as u64 >= bytes_max, "{left} bytes are left of at least {bytes_max}");
+        }
+        model.log_start = start;
+        model.retaining = None;
     }
 }
 

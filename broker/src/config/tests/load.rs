@@ -491,7 +491,7 @@ fn the_command_line_explains_properties() {
     let text = print(&["corelog", "config", "describe", "flush.messages"]);
     assert!(text.contains("not Kafka's default: an acknowledged record is on stable storage"), "{text}");
     let text = print(&["corelog", "config", "list", "segment"]);
-    assert!(text.contains("log.segment.bytes") && !text.contains("log.segment.delete.delay.ms"), "{text}");
+    assert!(text.contains("log.segment.bytes") && !text.contains("metadata.log.segment.bytes"), "{text}");
     let refused = |line: &[&str]| match Cli::try_parse_from(line).map(Cli::into_action) {
         Ok(Action::Refuse(text)) => text,
         other => panic!("{line:?}: {other:?}"),

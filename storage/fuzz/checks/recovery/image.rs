@@ -81,11 +81,16 @@ const fn config_of(recipe: &Recipe) -> LogConfig {
     LogConfig {
         segment_bytes_max: recipe.segment_bytes_max,
         segment_ms_max: i64::MAX,
+        segment_jitter_ms_max: 0,
+        index_bytes_max: 10 << 20,
         index_interval_bytes: 100,
         message_bytes_max: 1 << 20,
         timestamp_type: TimestampType::CreateTime,
         durability: Durability::Disk,
         producer_idle_ms_max: 86_400_000,
+        retention_ms_max: None,
+        retention_bytes_max: None,
+        file_delete_delay_ms: 0,
     }
 }
 
