@@ -48,8 +48,6 @@ migration() {
   start_broker moved kafka
   client prepare "${BROKER_ADDRESS[moved]}" || exit 1
   case_of "corelog import: a running Kafka is refused" refused 'in use' import_kafka
-  client transact "${BROKER_ADDRESS[moved]}" commit || exit 1
-  client transact "${BROKER_ADDRESS[moved]}" abort || exit 1
   client read "${BROKER_ADDRESS[moved]}" "$SCRATCH/before.records" || exit 1
   end_broker moved || true
   case_of "corelog serve refuses a Kafka's folder and names the import" a_kafkas_folder_is_no_data_folder
@@ -61,6 +59,7 @@ migration() {
   case_of "imported: every record has its offset, timestamp, key, value and headers" kept record 3000
   case_of "imported: logs start and end where they did" kept bounds 100
   case_of "imported: topics have their ids and configurations" kept topic 8
+  case_of "imported: the broker has its dynamic configuration" kept broker 0
   case_of "imported: producers go on behind what was there" went_on
   end_broker imported || true
   way_back
@@ -71,7 +70,7 @@ exported() {
 }
 
 served_by_kafka() {
-  equal '' "$(diff <(grep -E "^(topic|bounds|record) " "$SCRATCH/later.records") <(grep -E "^(topic|bounds|record) " "$SCRATCH/back.records") |
+  equal '' "$(diff <(grep -E "^(topic|broker|bounds|record) " "$SCRATCH/later.records") <(grep -E "^(topic|broker|bounds|record) " "$SCRATCH/back.records") |
     head -n 4 | cut -c 1-300)" "what Kafka serves"
 }
 

@@ -20,7 +20,7 @@ declare -A SUITE_INSTALLS=(
   [differential]="install_java"
 )
 
-SUITE_SECONDS_MAX=300
+SUITE_SECONDS_MAX=600
 
 java_main() { java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "$@"; }
 

@@ -12,7 +12,6 @@ public final class Main {
             case "fill" -> Load.fill(args[1]);
             case "read" -> Reader.readAll(args[1], Path.of(args[2]));
             case "prepare" -> Migration.prepare(args[1]);
-            case "transact" -> Migration.transact(args[1], args[2].equals("abort"));
             case "go-on" -> Migration.goOn(args[1]);
             case "send" -> Twins.send(List.of(args).subList(1, args.length));
             case "compare" -> System.exit(Twins.compare(Path.of(args[1]), Path.of(args[2]), Path.of(args[3])));

@@ -56,10 +56,12 @@ final class Migration {
             configure(admin, new ConfigResource(ConfigResource.Type.BROKER, ""), "log.retention.ms", "72000000000");
         }
         readInAGroup(bootstrap);
+        transact(bootstrap, false);
+        transact(bootstrap, true);
     }
 
-    /** One transaction that was committed, and one that was aborted. */
-    static void transact(String bootstrap, boolean abort) throws Exception {
+    /** A transaction of one record. */
+    private static void transact(String bootstrap, boolean abort) throws Exception {
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "transactional.id", "mover");
         try (KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {

@@ -10,6 +10,7 @@ import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.clients.admin.Admin;
@@ -25,10 +26,15 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * All that a broker serves, as text that can be compared: a line a record (partition, offset, type and value of its time, key,
- * value, headers; bytes as hex), and before them the partitions' bounds and the topics' ids and own configurations.
+ * value, headers; bytes as hex), and before them the partitions' bounds, the topics' ids and own configurations, and the broker's.
  */
 final class Reader {
     private static final Duration READ_MAX = Duration.ofSeconds(60);
+
+    private static final String BROKER_ID = "1";
+    private static final Set<ConfigEntry.ConfigSource> DYNAMIC_OF_A_TOPIC = Set.of(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG);
+    private static final Set<ConfigEntry.ConfigSource> DYNAMIC_OF_A_BROKER =
+        Set.of(ConfigEntry.ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigEntry.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG);
 
     private Reader() {}
 
@@ -39,9 +45,12 @@ final class Reader {
              Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
              KafkaConsumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, BROKER_ID);
+            out.println("broker " + BROKER_ID + " " + configs(admin, broker, DYNAMIC_OF_A_BROKER));
             List<TopicPartition> partitions = new ArrayList<>();
             for (TopicDescription topic : topics(admin)) {
-                out.println("topic " + topic.name() + " " + topic.topicId() + " " + configs(admin, topic.name()));
+                out.println("topic " + topic.name() + " " + topic.topicId() + " "
+                    + configs(admin, new ConfigResource(ConfigResource.Type.TOPIC, topic.name()), DYNAMIC_OF_A_TOPIC));
                 topic.partitions().forEach(p -> partitions.add(new TopicPartition(topic.name(), p.partition())));
             }
             Map<TopicPartition, Long> starts = consumer.beginningOffsets(partitions);
@@ -62,12 +71,12 @@ final class Reader {
         return all;
     }
 
-    /** What is set for the topic itself. */
-    private static TreeMap<String, String> configs(Admin admin, String topic) throws Exception {
-        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+    /** What is set for the topic or the broker while it runs. */
+    private static TreeMap<String, String> configs(Admin admin, ConfigResource resource, Set<ConfigEntry.ConfigSource> sources)
+            throws Exception {
         TreeMap<String, String> own = new TreeMap<>();
         for (ConfigEntry entry : admin.describeConfigs(List.of(resource)).all().get().get(resource).entries()) {
-            if (entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG) {
+            if (sources.contains(entry.source())) {
                 own.put(entry.name(), entry.value());
             }
         }
