@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::ids::{Handle, OpToken, WakeTarget};
-use crate::net::{ListenHow, RawConn};
+use crate::net::{Closer, ListenHow, RawConn};
+use crate::pipe::RawPipe;
 use crate::time::{Monotonic, UnixMillis};
 use crate::wake::RemoteWaker;
 
@@ -104,6 +105,15 @@ pub enum Durability {
     Dsync,
 }
 
+/// What is said of a part of a file, posix_fadvise(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advice {
+    /// It is needed soon: read it into the page cache.
+    WillNeed,
+    /// It is not needed soon: the page cache may have its place back.
+    DontNeed,
+}
+
 /// One operation as a driver gets it; the fields mean what their names say. Pointers stay valid until the token's last completion has been reaped.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -133,8 +143,14 @@ pub enum Op {
     /// Readiness for reading (of a listener: a waiting connection), reported again and again until cancelled. A
     /// result is a mask of poll(2) bits; a completion with `more == false` ends it.
     PollReadable { handle: Handle },
-    /// Vectored send of everything in the message, unless an error or the peer stops it.
-    Send { handle: Handle, msg: *const libc::msghdr },
+    /// Room for sending, or an error to be told at the next send: reported once.
+    PollWritable { handle: Handle },
+    /// Vectored send of everything in the message, unless an error or the peer stops it. With `more` to follow at once.
+    Send { handle: Handle, msg: *const libc::msghdr, more: bool },
+    /// Bytes of a file into an empty pipe, as far as it has room, without a copy.
+    Splice { from: Handle, offset: u64, pipe: Handle, len: u32 },
+    /// Advice about a part of a file.
+    Advise { handle: Handle, offset: u64, len: u64, advice: Advice },
 }
 
 /// What came of an operation.
@@ -218,6 +234,17 @@ pub trait Driver {
     fn keep_at_hand(&mut self, _handle: Handle) -> bool {
         false
     }
+
+    /// How a handle that may be dropped on any thread is closed.
+    #[doc(hidden)]
+    fn closer(&mut self) -> Closer;
+    /// A fresh pipe of about `bytes`: less if the system allows no more.
+    fn make_pipe(&mut self, bytes: usize) -> io::Result<RawPipe>;
+    /// Moves at most `len` bytes from the pipe `read` into a stream, without a copy and without waiting: WouldBlock when
+    /// the stream has no room. With `more` to follow at once.
+    fn try_splice(&mut self, read: Handle, stream: Handle, len: usize, more: bool) -> io::Result<usize>;
+    /// From now on [`Driver::try_splice`] into this stream does not wait.
+    fn prepare_splice(&mut self, stream: Handle) -> io::Result<()>;
 
     /// Binds and listens; exclusive (no SO_REUSEPORT).
     fn listen(&mut self, addr: SocketAddr, how: ListenHow) -> io::Result<Handle>;

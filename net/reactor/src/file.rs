@@ -97,6 +97,12 @@ impl File {
         self.at_hand.get()
     }
 
+    /// Gives the handle up without closing it.
+    pub(crate) fn into_handle(mut self) -> Handle {
+        self.closes_on_drop = false;
+        self.handle
+    }
+
     /// The descriptor (in the simulation: its number there).
     pub fn handle(&self) -> Handle {
         self.handle

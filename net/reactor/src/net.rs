@@ -2,6 +2,7 @@
 //!
 //! Holds: the socket handles and their readiness. Never touches: frames, protocols.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};
@@ -12,8 +13,10 @@ use crate::buf::IoBufs;
 use crate::driver::Op;
 use crate::ids::Handle;
 use crate::op::{OpFuture, Scratch, count};
+use crate::pipe::Pipe;
 use crate::reactor::Reactor;
 use crate::readiness::Readiness;
+use crate::shared_file::ClosingBin;
 
 /// An accepted connection that no reactor owns yet: may go to another core as mail. Closes itself when dropped.
 #[derive(Debug)]
@@ -22,11 +25,14 @@ pub struct RawConn {
     closer: Closer,
 }
 
-/// What dropping an unowned connection does.
+/// What dropping something open does that no reactor owns.
 #[derive(Debug, Clone)]
-pub(crate) enum Closer {
+pub enum Closer {
     /// close(2).
     Descriptor,
+    /// Leaves it to the driver that opened it.
+    #[doc(hidden)]
+    Bin(Arc<ClosingBin>),
     /// Tells the simulated world, which looks here.
     World(Arc<Mutex<Vec<Handle>>>),
 }
@@ -56,6 +62,7 @@ impl Drop for RawConn {
         match &self.closer {
             // SAFETY: the descriptor is ours alone; `into_handle` would have taken it.
             Closer::Descriptor => drop(unsafe { libc::close(self.handle.0) }),
+            Closer::Bin(bin) => bin.put(self.handle),
             Closer::World(closed) => {
                 if let Ok(mut closed) = closed.lock() {
                     closed.push(self.handle);
@@ -116,6 +123,8 @@ impl Listener {
 pub struct Stream {
     socket: Socket,
     peer: SocketAddr,
+    /// Splicing into it does not wait.
+    splices: Cell<bool>,
 }
 
 impl Stream {
@@ -159,6 +168,11 @@ impl Stream {
     /// than [`crate::IOVECS_MAX`] pieces or the connection fails midway; still, callers must handle a short count. One
     /// send at a time keeps the bytes in order. Dropping the future may leave a part sent: close the connection then.
     pub async fn send<W: IoBufs>(&self, bufs: W) -> (io::Result<usize>, W) {
+        self.send_part(bufs, false).await
+    }
+
+    /// The same; with `more` to follow at once, the system may let a packet that isn't full wait for it.
+    pub async fn send_part<W: IoBufs>(&self, bufs: W, more: bool) -> (io::Result<usize>, W) {
         let handle = self.socket.handle;
         let send = OpFuture::new(&self.socket.reactor, bufs, move |bufs: &mut W, scratch: &mut Scratch| {
             scratch.iovecs.clear();
@@ -167,10 +181,42 @@ impl Stream {
             scratch.msg.msg_namelen = 0;
             scratch.msg.msg_iovlen = scratch.iovecs.len() as _;
             scratch.msg.msg_iov = scratch.iovecs.as_mut_ptr();
-            Op::Send { handle, msg: &raw const scratch.msg }
+            Op::Send { handle, msg: &raw const scratch.msg, more }
         });
         let (result, bufs) = send.await;
         (count(result), bufs)
+    }
+
+    /// Waits until there is room for sending, or an error that the next send tells.
+    pub async fn writable(&self) -> io::Result<()> {
+        let handle = self.socket.handle;
+        let (result, ()) = OpFuture::new(&self.socket.reactor, (), move |_, _| Op::PollWritable { handle }).await;
+        count(result).map(drop)
+    }
+
+    /// Sends what is in `pipe`, at most `bytes_max`, without a copy and without waiting, as far as there is room: WouldBlock
+    /// when there is none. With `more` to follow at once. Not while a send is under way.
+    pub fn try_splice(&self, pipe: &mut Pipe, bytes_max: usize, more: bool) -> io::Result<usize> {
+        let mut driver = self.socket.reactor.0.driver.borrow_mut();
+        if !self.splices.get() {
+            driver.prepare_splice(self.socket.handle)?;
+            self.splices.set(true);
+        }
+        let len = pipe.filled().min(bytes_max);
+        let more = more || len < pipe.filled();
+        let count = loop {
+            match driver.try_splice(pipe.read_end(), self.socket.handle, len, more) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        pipe.drained(count);
+        Ok(count)
+    }
+
+    /// The reactor it is on.
+    pub fn reactor(&self) -> &Reactor {
+        &self.socket.reactor
     }
 
     /// Bytes sent that the other side has acknowledged: how a send that waits for room gets on. A system call.
@@ -260,7 +306,7 @@ impl Reactor {
         let nowhere = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
         let peer = driver.peer_addr(handle).unwrap_or(nowhere);
         drop(driver);
-        Stream { socket: Socket::new(self, handle), peer }
+        Stream { socket: Socket::new(self, handle), peer, splices: Cell::new(false) }
     }
 
     /// Connects to a listener.
@@ -273,7 +319,7 @@ impl Reactor {
         });
         let (result, peer) = connect.await;
         count(result)?;
-        Ok(Stream { socket, peer })
+        Ok(Stream { socket, peer, splices: Cell::new(false) })
     }
 }
 

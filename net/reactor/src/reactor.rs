@@ -19,6 +19,7 @@ use crate::executor::{Executor, PanicGuard, TasksFull};
 use crate::ids::{Handle, OpToken, WakeTarget};
 use crate::mail::{Mail, NoMail};
 use crate::op::{Effect, OpTable};
+use crate::pipe::PipePool;
 use crate::pool::BufferPool;
 use crate::readiness::Readiness;
 use crate::stalls::{StallSnapshot, Stalls};
@@ -40,6 +41,10 @@ pub struct ReactorLimits {
     pub polls_per_turn_max: usize,
     /// Bytes of the buffer pool.
     pub pool_bytes_max: usize,
+    /// Pipes that bytes go through on their way from files to sockets; without a free one they are read and sent.
+    pub pipes_max: usize,
+    /// What a pipe is to hold. Without privileges all of a user's pipes hold 64 MiB at most (fs.pipe-user-pages-soft).
+    pub pipe_bytes: usize,
     /// How long a turn that did something may spin for more before it sleeps. Zero: sleep at once.
     pub spin_max: Duration,
 }
@@ -51,6 +56,8 @@ impl Default for ReactorLimits {
             tasks_max: 65_536,
             polls_per_turn_max: 256,
             pool_bytes_max: 256 << 20,
+            pipes_max: 32,
+            pipe_bytes: 1 << 20,
             spin_max: Duration::ZERO,
         }
     }
@@ -97,6 +104,9 @@ pub(crate) struct Inner {
     pub(crate) timers: RefCell<Timers>,
     completions: RefCell<Vec<Completion>>,
     pool: BufferPool,
+    pub(crate) pipes: RefCell<PipePool>,
+    /// Advice about files that is under way.
+    pub(crate) advice: Cell<usize>,
     limits: ReactorLimits,
     now: Cell<Monotonic>,
     unix_ms: Cell<UnixMillis>,
@@ -137,6 +147,8 @@ impl Reactor {
             timers: RefCell::default(),
             completions: RefCell::default(),
             pool: BufferPool::new(limits.pool_bytes_max),
+            pipes: RefCell::default(),
+            advice: Cell::new(0),
             limits,
             now: Cell::new(now),
             unix_ms: Cell::new(unix_ms),
@@ -489,6 +501,12 @@ fn drain(inner: &Inner) {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.executor.clear();
+        let pipes = self.pipes.get_mut().take_idle();
+        for pipe in pipes {
+            let mut driver = self.driver.borrow_mut();
+            driver.close_now(pipe.read);
+            driver.close_now(pipe.write);
+        }
         drain(self);
         let held = self.ops.borrow().in_flight();
         if held > 0 {

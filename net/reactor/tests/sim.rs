@@ -499,3 +499,82 @@ fn work_that_outlasts_its_patience_is_given_up_and_can_be_gone_on_with() {
         assert_eq!(reactor.now(), begun + Duration::from_secs(5));
     });
 }
+
+/// Sends bytes of a file through a pipe from node to node; what arrived, and how the sending ended.
+fn spliced(seed: u64, fault: Option<DiskFault>, short_send_per_mille: u32) -> (Vec<u8>, Vec<u8>, io::Result<()>) {
+    let world = SimWorld::new(seed);
+    let (near, far) = (world.add_node(), world.add_node());
+    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+    assert!(world.disk(near).put(Path::new("/f"), &bytes));
+    world.disk(near).set_short_per_mille(200);
+    world.set_network(NetBehaviour { window_bytes: 10_000, short_send_per_mille, ..NetBehaviour::default() });
+    let reader = world.reactor(far, limits());
+    let listener = reader.listen("0.0.0.0:9092".parse().unwrap(), 16).unwrap();
+    let got = Rc::new(RefCell::new(None));
+    let (into, on) = (Rc::clone(&got), reader.clone());
+    reader
+        .spawn(async move {
+            let (conn, _) = listener.accept().await.unwrap();
+            let all = recv_all(&on.adopt(conn)).await;
+            into.replace(Some(all.unwrap_or_default()));
+        })
+        .unwrap();
+    let reactor = Reactor::new(world.driver(near), limits());
+    let sent = reactor.block_on(async {
+        let file = reactor.open_shared(Path::new("/f")).await.unwrap();
+        file.advise(&reactor, 0, 1000, corelog_reactor::Advice::WillNeed).await.unwrap();
+        if let Some(fault) = fault {
+            let mut reads = 0;
+            world.disk(near).set_fault(move |op| {
+                reads += u32::from(op.kind == DiskOpKind::Read);
+                (op.kind == DiskOpKind::Read && reads > 3).then_some(fault)
+            });
+        }
+        let to = std::net::SocketAddr::new(far.ip(), 9092);
+        let stream = reactor.connect(to).await.unwrap();
+        let sending = async {
+            let mut at = 0;
+            while at < bytes.len() {
+                let mut pipe = reactor.take_pipe().unwrap();
+                let filled;
+                (filled, pipe) = pipe.fill(&file, at as u64, 50_000.min(bytes.len() - at)).await;
+                filled?;
+                while pipe.filled() > 0 {
+                    match stream.try_splice(&mut pipe, usize::MAX, false) {
+                        Ok(count) => at += count,
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Ok(())
+        };
+        let sent = sending.await;
+        drop(stream);
+        while got.borrow().is_none() {
+            reactor.sleep(Duration::from_millis(1)).await;
+        }
+        sent
+    });
+    assert_eq!(reactor.pipes(), usize::from(fault.is_none()), "one pipe did, or was closed");
+    let got = got.take().unwrap();
+    (bytes, got, sent)
+}
+
+#[test]
+fn bytes_of_a_file_reach_the_other_node_through_a_pipe() {
+    for seed in 0..20 {
+        let (bytes, got, sent) = spliced(seed, None, 300);
+        assert!(sent.is_ok(), "seed {seed}: {sent:?}");
+        assert!(bytes == got, "seed {seed}: {} of {} bytes", got.len(), bytes.len());
+    }
+}
+
+#[test]
+fn a_fault_of_the_disk_ends_the_filling_of_a_pipe() {
+    for seed in 0..20 {
+        let (bytes, got, sent) = spliced(seed, Some(DiskFault::Errno(libc::EIO)), 0);
+        assert_eq!(sent.unwrap_err().raw_os_error(), Some(libc::EIO), "seed {seed}");
+        assert!(bytes.starts_with(&got) && got.len() < bytes.len(), "seed {seed}");
+    }
+}

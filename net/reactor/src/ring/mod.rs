@@ -9,6 +9,7 @@
 
 mod enter;
 mod files;
+mod pipes;
 mod probe;
 mod sockets;
 mod sqe;
@@ -19,6 +20,7 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::squeue::{self, Flags};
@@ -27,8 +29,10 @@ use io_uring::{IoUring, cqueue, opcode};
 
 use crate::driver::{Completion, DirEntry, Driver, Op, Wait};
 use crate::ids::{Handle, OpToken, WakeTarget};
-use crate::net::{ListenHow, RawConn};
+use crate::net::{Closer, ListenHow, RawConn};
 use crate::pin::CoreId;
+use crate::pipe::RawPipe;
+use crate::shared_file::ClosingBin;
 use crate::time::{Monotonic, UnixMillis};
 use crate::wake::RemoteWaker;
 
@@ -116,6 +120,8 @@ pub struct RingDriver {
     remote: Option<RemoteWaker>,
     support: KernelSupport,
     random: sockets::RandomBuffer,
+    /// Files whose last user was on whatever core.
+    closing: Arc<ClosingBin>,
     not_send: PhantomData<*const ()>,
 }
 
@@ -145,6 +151,7 @@ impl RingDriver {
             remote: None,
             support,
             random: sockets::RandomBuffer::new(),
+            closing: Arc::default(),
             not_send: PhantomData,
         })
     }
@@ -252,6 +259,9 @@ impl Driver for RingDriver {
 
     fn reap(&mut self, into: &mut Vec<Completion>) {
         into.append(&mut self.done);
+        for handle in self.closing.take() {
+            self.close_now(handle);
+        }
         loop {
             let (mut event, mut wake_again) = (None, Vec::new());
             for entry in self.ring.completion() {
@@ -378,6 +388,22 @@ impl Driver for RingDriver {
         let close = opcode::Close::new(Fd(handle.0)).build().user_data(TOKEN_CLOSE).flags(Flags::SKIP_SUCCESS);
         // SAFETY: the entry points to nothing.
         unsafe { self.push(close) };
+    }
+
+    fn closer(&mut self) -> Closer {
+        Closer::Bin(Arc::clone(&self.closing))
+    }
+
+    fn make_pipe(&mut self, bytes: usize) -> io::Result<RawPipe> {
+        pipes::make(bytes)
+    }
+
+    fn try_splice(&mut self, read: Handle, stream: Handle, len: usize, more: bool) -> io::Result<usize> {
+        pipes::splice(read, stream, len, more)
+    }
+
+    fn prepare_splice(&mut self, stream: Handle) -> io::Result<()> {
+        pipes::set_nonblocking(stream)
     }
 
     fn listen(&mut self, addr: SocketAddr, how: ListenHow) -> io::Result<Handle> {

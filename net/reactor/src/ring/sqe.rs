@@ -5,7 +5,7 @@
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 
-use crate::driver::{Durability, Op, OpenHow};
+use crate::driver::{Advice, Durability, Op, OpenHow};
 use crate::ids::Handle;
 
 const AT_CWD: Fd = Fd(libc::AT_FDCWD);
@@ -42,7 +42,10 @@ pub(super) fn file_of(op: &Op) -> Option<Handle> {
         | Op::Mkdir { .. }
         | Op::Connect { .. }
         | Op::PollReadable { .. }
-        | Op::Send { .. } => None,
+        | Op::PollWritable { .. }
+        | Op::Send { .. }
+        | Op::Splice { .. }
+        | Op::Advise { .. } => None,
     }
 }
 
@@ -103,8 +106,23 @@ unsafe fn plain_entry(op: Op) -> squeue::Entry {
         Op::Connect { handle, addr, addr_len } => opcode::Connect::new(Fd(handle.0), addr, addr_len).build(),
         Op::PollReadable { handle } => opcode::PollAdd::new(Fd(handle.0), READABLE).multi(true).build(),
         // WAITALL: the kernel goes on by itself after a partial send, instead of one turn for each bufferful.
-        Op::Send { handle, msg } => {
-            opcode::SendMsg::new(Fd(handle.0), msg).flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32).build()
+        Op::Send { handle, msg, more } => {
+            let more = if more { libc::MSG_MORE } else { 0 };
+            let flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more) as u32;
+            opcode::SendMsg::new(Fd(handle.0), msg).flags(flags).build()
+        }
+        Op::PollWritable { handle } => opcode::PollAdd::new(Fd(handle.0), libc::POLLOUT as u32).build(),
+        // Always goes to io-wq. No SPLICE_F_NONBLOCK: it may wait for the disk, and there is room in an empty pipe.
+        Op::Splice { from, offset, pipe, len } => {
+            opcode::Splice::new(Fd(from.0), offset as i64, Fd(pipe.0), -1, len).build()
+        }
+        // Goes to io-wq, both kinds of it.
+        Op::Advise { handle, offset, len, advice } => {
+            let advice = match advice {
+                Advice::WillNeed => libc::POSIX_FADV_WILLNEED,
+                Advice::DontNeed => libc::POSIX_FADV_DONTNEED,
+            };
+            opcode::Fadvise::new(Fd(handle.0), len as libc::off_t, advice).offset(offset).build()
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::fs::{FileSystem, Ino, SECTOR};
 use super::rng::Rng;
 use crate::driver::OpenHow;
+use crate::ids::Handle;
 
 /// What kind of request a fault may hit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,15 +110,52 @@ impl Default for DiskLatency {
 
 /// A request in execution.
 pub(super) enum Request {
-    Read { ino: Ino, buf: *mut u8, len: usize, offset: u64 },
-    Write { ino: Ino, data: Vec<u8>, lent: Vec<(*const u8, usize)>, offset: u64, durable: bool },
-    Sync { ino: Ino },
-    Allocate { ino: Ino, end: u64 },
-    Truncate { ino: Ino, len: u64 },
-    Open { path: PathBuf, how: OpenHow },
-    Rename { from: PathBuf, to: PathBuf },
-    Unlink { path: PathBuf, directory: bool },
-    Mkdir { path: PathBuf },
+    Read {
+        ino: Ino,
+        buf: *mut u8,
+        len: usize,
+        offset: u64,
+    },
+    /// A read into a pipe: the world puts it there.
+    Splice {
+        ino: Ino,
+        pipe: Handle,
+        len: usize,
+        offset: u64,
+    },
+    Write {
+        ino: Ino,
+        data: Vec<u8>,
+        lent: Vec<(*const u8, usize)>,
+        offset: u64,
+        durable: bool,
+    },
+    Sync {
+        ino: Ino,
+    },
+    Allocate {
+        ino: Ino,
+        end: u64,
+    },
+    Truncate {
+        ino: Ino,
+        len: u64,
+    },
+    Open {
+        path: PathBuf,
+        how: OpenHow,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+    },
+    Unlink {
+        path: PathBuf,
+        directory: bool,
+    },
+    Mkdir {
+        path: PathBuf,
+    },
 }
 
 impl Request {
@@ -125,6 +163,7 @@ impl Request {
     pub fn ino(&self) -> Option<Ino> {
         match self {
             Request::Read { ino, .. }
+            | Request::Splice { ino, .. }
             | Request::Write { ino, .. }
             | Request::Sync { ino }
             | Request::Allocate { ino, .. }
@@ -161,7 +200,9 @@ impl Disk {
 
     fn describe(&self, request: &Request, path: &Path) -> DiskOp {
         let (kind, path, offset, len) = match request {
-            Request::Read { len, offset, .. } => (DiskOpKind::Read, path, *offset, *len as u64),
+            Request::Read { len, offset, .. } | Request::Splice { len, offset, .. } => {
+                (DiskOpKind::Read, path, *offset, *len as u64)
+            }
             Request::Write { data, offset, durable: true, .. } => {
                 (DiskOpKind::DurableWrite, path, *offset, data.len() as u64)
             }
@@ -244,6 +285,8 @@ impl Disk {
                 let into = unsafe { std::slice::from_raw_parts_mut(buf, cut(len)) };
                 self.fs.read(ino, offset, into).map(|n| n as u64)
             }
+            // The world makes a read of it.
+            Request::Splice { .. } => Err(libc::EINVAL),
             Request::Write { ino, data, lent, offset, durable } => {
                 // SAFETY: lent, says the caller.
                 unsafe { assert_unchanged(&data, &lent) };

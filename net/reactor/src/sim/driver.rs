@@ -16,6 +16,7 @@ use super::{Shared, advance, round};
 use crate::driver::{Completion, DirEntry, Driver, Durability, Op, Wait};
 use crate::ids::{Handle, OpToken, WakeTarget};
 use crate::net::{Closer, ListenHow, RawConn, get_addr};
+use crate::pipe::RawPipe;
 use crate::time::{Monotonic, UnixMillis};
 use crate::wake::RemoteWaker;
 
@@ -93,6 +94,9 @@ unsafe fn disk_request(world: &World, op: Op) -> Option<Result<(Request, Option<
             let durable = durability == Durability::Dsync;
             ino(handle).map(|ino| (Request::Write { ino, data, lent, offset, durable }, Some(handle)))
         }
+        Op::Splice { from, offset, pipe, len } => {
+            on(from, &|ino| Request::Splice { ino, pipe, len: len as usize, offset })
+        }
         Op::Fsync { handle, data_only: _ } => on(handle, &|ino| Request::Sync { ino }),
         Op::Allocate { handle, offset, len } => on(handle, &|ino| Request::Allocate { ino, end: offset + len }),
         Op::Truncate { handle, len } => on(handle, &|ino| Request::Truncate { ino, len }),
@@ -104,7 +108,12 @@ unsafe fn disk_request(world: &World, op: Op) -> Option<Result<(Request, Option<
         Op::Unlink { path: at, directory } => Ok((Request::Unlink { path: unsafe { path(at) }, directory }, None)),
         // SAFETY: as above.
         Op::Mkdir { path: at, mode: _ } => Ok((Request::Mkdir { path: unsafe { path(at) } }, None)),
-        Op::Close { .. } | Op::Connect { .. } | Op::PollReadable { .. } | Op::Send { .. } => return None,
+        Op::Close { .. }
+        | Op::Connect { .. }
+        | Op::PollReadable { .. }
+        | Op::PollWritable { .. }
+        | Op::Send { .. }
+        | Op::Advise { .. } => return None,
     })
 }
 
@@ -132,7 +141,17 @@ impl Driver for SimDriver {
                 world.polls.insert(handle, (index, token));
                 world.report_readable(handle);
             }
-            Op::Send { handle, msg } => {
+            Op::PollWritable { handle } => {
+                world.start(index, token, SimOp::PollWritable(handle));
+                world.writers.insert(handle, (index, token));
+                world.report_writable(handle);
+            }
+            // There is no page cache.
+            Op::Advise { handle, .. } => {
+                let known = world.files.contains_key(&handle);
+                world.settle(index, token, if known { 0 } else { -libc::EBADF });
+            }
+            Op::Send { handle, msg, more: _ } => {
                 // SAFETY: promised by the caller: message and pieces are valid for the call.
                 let (data, _) = unsafe { gather((*msg).msg_iov, (*msg).msg_iovlen) };
                 world.start_send(index, token, handle, data);
@@ -144,6 +163,7 @@ impl Driver for SimDriver {
                 world.start_connect(index, token, handle);
             }
             Op::Read { .. }
+            | Op::Splice { .. }
             | Op::Write { .. }
             | Op::Fsync { .. }
             | Op::Allocate { .. }
@@ -271,6 +291,23 @@ impl Driver for SimDriver {
         if self.is_alive() {
             self.with(|w| w.close(handle));
         }
+    }
+
+    fn closer(&mut self) -> Closer {
+        Closer::World(self.with(|w| w.dropped.clone()))
+    }
+
+    fn make_pipe(&mut self, bytes: usize) -> io::Result<RawPipe> {
+        let node = self.node();
+        self.with(|w| w.make_pipe(node, bytes)).map_err(errno)
+    }
+
+    fn try_splice(&mut self, read: Handle, stream: Handle, len: usize, _more: bool) -> io::Result<usize> {
+        self.with(|w| w.splice(read, stream, len)).map_err(errno)
+    }
+
+    fn prepare_splice(&mut self, _stream: Handle) -> io::Result<()> {
+        Ok(())
     }
 
     fn listen(&mut self, addr: SocketAddr, how: ListenHow) -> io::Result<Handle> {

@@ -19,6 +19,7 @@ mod disk;
 mod driver;
 mod fs;
 mod net;
+mod pipes;
 mod rng;
 mod sparse;
 mod world;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use super::disk::{Disk, DiskFault, Request};
 use super::fs::Ino;
 use super::net::{End, Net, NodeId, Parcel, PendingSend, SocketState};
+use super::pipes::{self, Pipes};
 use super::rng::Rng;
 use crate::driver::{Completion, Wait};
 use crate::ids::{Handle, OpToken};
@@ -66,6 +67,7 @@ pub(super) enum SimOp {
         fault: Option<DiskFault>,
     },
     Poll(Handle),
+    PollWritable(Handle),
     Send(Handle),
     Connect(Handle),
     /// Nothing is left to do but to say so.
@@ -107,6 +109,9 @@ pub(super) struct World {
     pub files: HashMap<Handle, OpenFile>,
     /// The standing readiness operation of a socket.
     pub polls: HashMap<Handle, (usize, OpToken)>,
+    /// The operation that waits for room in a socket.
+    pub writers: HashMap<Handle, (usize, OpToken)>,
+    pub pipes: Pipes,
     next_handle: i32,
     /// Connections dropped before a reactor owned them.
     pub dropped: Arc<Mutex<Vec<Handle>>>,
@@ -127,6 +132,8 @@ impl World {
             net: Net::default(),
             files: HashMap::new(),
             polls: HashMap::new(),
+            writers: HashMap::new(),
+            pipes: Pipes::default(),
             next_handle: 3,
             dropped: Arc::default(),
             held: Vec::new(),
@@ -158,7 +165,8 @@ impl World {
             SocketState::End(e) => e.node == node,
         };
         let sockets = self.net.sockets.values().filter(of_node).count();
-        self.node(node).is_some_and(|n| files + sockets < n.handles_max)
+        let pipes = self.pipes.handles_of(node);
+        self.node(node).is_some_and(|n| files + sockets + pipes < n.handles_max)
     }
 
     pub fn complete(&mut self, driver: usize, token: OpToken, result: i32, more: bool) {
@@ -226,7 +234,7 @@ impl World {
             SimOp::Settled(result) => result,
             SimOp::Disk { request, fault } => self.finish_disk(node_id, request, fault),
             // These end by other events.
-            SimOp::Poll(_) | SimOp::Send(_) | SimOp::Connect(_) => return,
+            SimOp::Poll(_) | SimOp::PollWritable(_) | SimOp::Send(_) | SimOp::Connect(_) => return,
         };
         self.complete(driver, token, result, false);
     }
@@ -241,11 +249,15 @@ impl World {
         }
         let Some(node) = self.nodes.get_mut(usize::from(node_id.0)) else { return -libc::EIO };
         let held = request.ino();
+        let (request, into_pipe) = pipes::as_read(request);
         // SAFETY: the operation has not completed, so by the driver's contract its buffers are still lent; a dead
         // driver's operations are gone from the table and never get here.
         let result = unsafe { node.disk.execute(request, fault, &mut self.rng) };
         if let Some(ino) = held {
             node.disk.fs.release(ino);
+        }
+        if let (Ok(count), Some((pipe, bytes))) = (&result, into_pipe) {
+            self.pipes.put(pipe, bytes.get(..*count as usize).unwrap_or_default());
         }
         match (result, opened) {
             (Err(errno), _) => -errno,
@@ -358,6 +370,7 @@ impl World {
         for (driver, token, result) in done {
             self.complete(driver, token, result, false);
         }
+        self.report_writable(from);
     }
 
     pub fn start_send(&mut self, driver: usize, token: OpToken, handle: Handle, data: Vec<u8>) {
@@ -431,6 +444,9 @@ impl World {
             }
             return;
         }
+        if self.pipes.close(handle) {
+            return;
+        }
         match self.net.sockets.remove(&handle) {
             Some(SocketState::Listener(listener)) => {
                 listener.waiting.into_iter().for_each(|(end, _)| self.vanish(end));
@@ -450,7 +466,8 @@ impl World {
             }
             None => {}
         }
-        if let Some((driver, token)) = self.polls.remove(&handle) {
+        let waiting = [self.polls.remove(&handle), self.writers.remove(&handle)];
+        for (driver, token) in waiting.into_iter().flatten() {
             self.complete(driver, token, -libc::ECANCELED, false);
         }
     }
@@ -486,7 +503,9 @@ impl World {
         for token in tokens.into_iter().map(OpToken) {
             match self.drivers.get(driver).and_then(|d| d.ops.get(&token.0)) {
                 Some(SimOp::Disk { .. } | SimOp::Settled(_)) => self.finish(driver, token),
-                Some(SimOp::Poll(_) | SimOp::Send(_) | SimOp::Connect(_)) => self.cancel(driver, token),
+                Some(SimOp::Poll(_) | SimOp::PollWritable(_) | SimOp::Send(_) | SimOp::Connect(_)) => {
+                    self.cancel(driver, token);
+                }
                 None => {}
             }
         }
@@ -501,6 +520,11 @@ impl World {
             Some(SimOp::Poll(handle)) => {
                 let handle = *handle;
                 self.polls.remove(&handle);
+                -libc::ECANCELED
+            }
+            Some(SimOp::PollWritable(handle)) => {
+                let handle = *handle;
+                self.writers.remove(&handle);
                 -libc::ECANCELED
             }
             Some(SimOp::Send(handle)) => {
@@ -548,7 +572,9 @@ impl World {
             }
         }
         self.polls.retain(|_, (driver, _)| self.drivers.get(*driver).is_some_and(|d| d.alive));
+        self.writers.retain(|_, (driver, _)| self.drivers.get(*driver).is_some_and(|d| d.alive));
         self.files.retain(|_, file| file.node != node_id);
+        self.pipes.forget(node_id);
         for socket in self.net.sockets_of(node_id) {
             if let Some(end) = self.net.end(socket) {
                 end.sends.clear();
