@@ -17,6 +17,7 @@ use bytes::Bytes;
 use corelog_reactor::{AlignedBuf, IoBufs, IoVecs, Notify, Reactor, Stream};
 use thiserror::Error;
 
+use super::file_range::FileRange;
 use super::frame::{FrameAssembler, FrameError, SmallFrames};
 use super::memory::FrameMemory;
 use super::outbox::{Item, Outbox, Reply, ReplySlot, StableBytes};
@@ -64,6 +65,8 @@ pub struct Sent {
     pub replies: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Of those, bytes of files that were never in the broker's memory, unless the system was short of pipes.
+    pub file_bytes: u64,
 }
 
 impl<S: StableBytes> Connection<S> {
@@ -178,9 +181,18 @@ impl<S: StableBytes> Connection<S> {
                 continue;
             }
             self.sending.set(true);
-            let mut bytes = 0;
+            let (mut bytes, mut file_bytes) = (0, 0);
             while !batch.items.is_empty() {
-                let (result, back) = self.stream.send(batch).await;
+                if let Some(range) = batch.take_file() {
+                    let more = !batch.items.is_empty();
+                    let sent = |count| self.sent_bytes.set(self.sent_bytes.get() + count as u64);
+                    range.send(&self.stream, more, sent, || self.closed.get()).await?;
+                    file_bytes += range.len() as u64;
+                    bytes += range.len() as u64;
+                    continue;
+                }
+                let more = batch.has_file();
+                let (result, back) = self.stream.send_part(batch, more).await;
                 batch = back;
                 let count = result?;
                 if count == 0 {
@@ -191,7 +203,7 @@ impl<S: StableBytes> Connection<S> {
                 self.sent_bytes.set(self.sent_bytes.get() + count as u64);
             }
             self.sending.set(false);
-            sent(Sent { replies, bytes });
+            sent(Sent { replies, bytes, file_bytes });
             self.room.notify();
         }
     }
@@ -202,11 +214,12 @@ impl<S: StableBytes> Connection<S> {
         while bytes < SEND_BYTES_MAX {
             let Some(reply) = outbox.pop_ready() else { break };
             replies += 1;
-            bytes += reply.head.len();
-            batch.items.push_back(Item::Bytes(reply.head));
-            for item in reply.rest {
-                bytes += item.as_slice().len();
-                batch.items.push_back(item);
+            for item in std::iter::once(Item::Bytes(reply.head)).chain(reply.rest) {
+                bytes += item.len();
+                // A send of nothing would be taken for the end of the connection.
+                if !item.is_empty() {
+                    batch.items.push_back(item);
+                }
             }
         }
         replies
@@ -221,9 +234,27 @@ struct SendBatch<S> {
 }
 
 impl<S: StableBytes> SendBatch<S> {
+    /// The range of a file that comes next, if one does.
+    fn take_file(&mut self) -> Option<FileRange> {
+        match self.items.pop_front() {
+            Some(Item::File(range)) => Some(range),
+            Some(item) => {
+                self.items.push_front(item);
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Whether a range of a file stands behind what is in memory.
+    fn has_file(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::File(_)))
+    }
+
     fn advance(&mut self, mut count: usize) {
-        while let Some(first) = self.items.front() {
-            let left = first.as_slice().len() - self.offset;
+        // Up to the first range of a file: a send takes nothing behind it.
+        while let Some(first) = self.items.front().and_then(Item::in_memory) {
+            let left = first.len() - self.offset;
             if count < left {
                 self.offset += count;
                 return;
@@ -240,8 +271,8 @@ impl<S: StableBytes> SendBatch<S> {
 unsafe impl<S: StableBytes> IoBufs for SendBatch<S> {
     fn expose(&self, into: &mut IoVecs) {
         let mut skip = self.offset;
-        for item in &self.items {
-            if !into.push(&item.as_slice()[skip..]) {
+        for bytes in self.items.iter().map_while(Item::in_memory) {
+            if !into.push(&bytes[skip..]) {
                 return;
             }
             skip = 0;

@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::file_range::FileRange;
+
 /// Bytes that don't move when their owner does, and don't change while it lives: fit to be lent to the kernel.
 ///
 /// # Safety
@@ -23,22 +25,39 @@ pub unsafe trait StableBytes: AsRef<[u8]> + 'static {}
 // SAFETY: `Bytes` is an immutable view of heap or static memory; moving it moves only the view.
 unsafe impl StableBytes for Bytes {}
 
-/// Piece of a reply. How it reaches the socket is the sink's choice; today every piece is memory.
+/// Piece of a reply. How it reaches the socket is the sink's choice.
 #[derive(Debug, Clone)]
 pub enum Item<S> {
     /// Encoded bytes that belong to this reply alone.
     Bytes(Bytes),
     /// Bytes shared with their owner (a slice of a partition's tail): sent without a copy.
     Shared(S),
+    /// Bytes of a file, which need not be in memory.
+    File(FileRange),
 }
 
 impl<S: AsRef<[u8]>> Item<S> {
-    /// The piece's bytes.
-    pub fn as_slice(&self) -> &[u8] {
+    /// The piece's bytes, if they are in memory.
+    pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
-            Item::Bytes(bytes) => bytes,
-            Item::Shared(shared) => shared.as_ref(),
+            Item::Bytes(bytes) => Some(bytes),
+            Item::Shared(shared) => Some(shared.as_ref()),
+            Item::File(_) => None,
         }
+    }
+
+    /// Their number.
+    pub fn len(&self) -> usize {
+        match self {
+            Item::Bytes(bytes) => bytes.len(),
+            Item::Shared(shared) => shared.as_ref().len(),
+            Item::File(range) => range.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
