@@ -1,16 +1,18 @@
-//! Reading what is only on disk: direct reads, so that the page cache plays no part.
+//! Reading what is only on disk: direct reads, so that the page cache plays no part. ([`super::cold_range`] is the other
+//! way, which reads nothing.)
 //!
 //! Holds: the execution of a plan, and the few sealed segments that stay open with their indexes.
 //! Never touches: bytes that are not on stable storage.
 
 use super::Log;
+use super::cold_range::Places;
 use super::env::StorageEnv;
 use super::error::{Damage, ReadError};
 use super::index_check::names;
 use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
 use super::read::{ColdPlan, Near, Walk, Wanted};
 use super::scan_file::scan_file;
-use crate::batch::{BatchHeader, HEADER_BYTES};
+use crate::batch::{BatchHeader, HEADER_BYTES, crc_of};
 use crate::disk::files::{read_file, read_full};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
@@ -18,8 +20,8 @@ use crate::segment::index::SegmentIndex;
 use crate::segment::offset_index::{IndexError, OffsetEntry, OffsetIndex};
 use crate::segment::scan::{BatchFault, ScanStop, Scanner};
 use crate::segment::time_index::{TimeIndex, TimestampOffset};
-use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow};
-use std::cell::RefCell;
+use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow, SharedFile, WeakSharedFile};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Deref;
@@ -38,8 +40,43 @@ pub struct ColdRead {
     buf: AlignedBuf,
     start: usize,
     end: usize,
+    /// Where in the segment it begins.
+    position: u64,
     /// The offset behind the last batch.
     pub next_offset: Offset,
+}
+
+impl ColdRead {
+    /// Checks every batch's checksum. Ends before the first that is damaged.
+    ///
+    /// # Errors
+    /// When that is the first of all.
+    pub fn checked(mut self, segment: Offset) -> Result<Self, ReadError> {
+        let mut position = 0;
+        while let Some(rest) = self.get(position..).filter(|rest| !rest.is_empty()) {
+            // Read as whole batches: a header that is none, or too long, is damage like any other.
+            let fault = match BatchHeader::parse(rest) {
+                Ok(header) => match rest.get(..header.total_bytes()) {
+                    Some(batch) if crc_of(batch) == header.crc => {
+                        position += batch.len();
+                        continue;
+                    }
+                    Some(batch) => BatchFault::Crc { found: crc_of(batch), stored: header.crc },
+                    None => BatchFault::CutShort,
+                },
+                Err(error) => BatchFault::Header(error),
+            };
+            if position == 0 {
+                return Err(ReadError::Damaged { segment, position: self.position, fault: Damage::Batch(fault) });
+            }
+            if let Ok(header) = BatchHeader::parse(rest) {
+                self.next_offset = header.base_offset;
+            }
+            self.end = self.start + position;
+            break;
+        }
+        Ok(self)
+    }
 }
 
 impl Deref for ColdRead {
@@ -60,20 +97,26 @@ unsafe impl IoBufs for ColdRead {
 /// A sealed segment that is open.
 pub(crate) struct ColdSegment {
     log: u64,
-    base: Offset,
+    pub(super) base: Offset,
     pub(super) file: File,
     pub(super) index: SegmentIndex,
+    /// The same file, open for the page cache, once a reader was given a range of it.
+    pub(super) shared: RefCell<Option<SharedFile>>,
+    pub(super) places: Places,
 }
 
 /// The sealed segments that are open, last used last.
 pub(crate) struct ColdSegments {
     open: RefCell<VecDeque<Rc<ColdSegment>>>,
     max: usize,
+    /// Files that readers may still have a range of, also when the segment is not open here any more.
+    lent: RefCell<Vec<(u64, Offset, WeakSharedFile)>>,
+    revocations: Cell<u64>,
 }
 
 impl ColdSegments {
     pub(super) fn new(max: usize) -> Self {
-        Self { open: RefCell::default(), max: max.max(1) }
+        Self { open: RefCell::default(), max: max.max(1), lent: RefCell::default(), revocations: Cell::new(0) }
     }
 
     fn find(&self, log: u64, base: Offset) -> Option<Rc<ColdSegment>> {
@@ -99,9 +142,45 @@ impl ColdSegments {
         at.and_then(|at| open.remove(at)).map_or_else(Weak::new, |segment| Rc::downgrade(&segment))
     }
 
+    /// The same before the file goes: whoever still sends from it stops.
+    pub(super) fn take_back(&self, log: u64, base: Offset) -> Weak<ColdSegment> {
+        self.revoke(log, Some(base));
+        self.take(log, base)
+    }
+
     /// Closes what is open of a log, or of one segment of it.
-    pub(super) fn forget(&self, log: u64, base: Option<Offset>) {
+    pub(super) fn close(&self, log: u64, base: Option<Offset>) {
         self.open.borrow_mut().retain(|s| s.log != log || base.is_some_and(|b| b != s.base));
+    }
+
+    /// The same before the files change or go: whoever still sends from them stops.
+    pub(super) fn forget(&self, log: u64, base: Option<Offset>) {
+        self.close(log, base);
+        self.revoke(log, base);
+    }
+
+    fn revoke(&self, log: u64, base: Option<Offset>) {
+        self.revocations.set(self.revocations.get() + 1);
+        self.lent.borrow_mut().retain(|(of, segment, file)| {
+            let goes = *of == log && base.is_none_or(|base| base == *segment);
+            if goes && let Some(file) = file.upgrade() {
+                file.revoke();
+            }
+            !goes
+        });
+    }
+
+    /// How often files were taken back.
+    pub(super) fn revocations(&self) -> u64 {
+        self.revocations.get()
+    }
+
+    /// A reader is about to be given ranges of this file.
+    pub(super) fn lent(&self, log: u64, base: Offset, file: &SharedFile) {
+        let mut lent = self.lent.borrow_mut();
+        // No more of them than there are files open.
+        lent.retain(|(_, _, file)| file.upgrade().is_some());
+        lent.push((log, base, file.downgrade()));
     }
 }
 
@@ -153,7 +232,7 @@ impl Log {
             return Ok(None);
         };
         if sealed.is_some() && self.rebuild_index(plan.segment, plan.limit, file).await.is_ok() {
-            self.0.env.cold().forget(self.0.number, Some(plan.segment));
+            self.0.env.cold().close(self.0.number, Some(plan.segment));
         }
         Ok(read)
     }
@@ -175,7 +254,8 @@ impl Log {
                 self.rebuild_index(base, bytes, &file).await?
             }
         };
-        let segment = Rc::new(ColdSegment { log: inner.number, base, file, index });
+        let (shared, places) = (RefCell::default(), Places::default());
+        let segment = Rc::new(ColdSegment { log: inner.number, base, file, index, shared, places });
         inner.env.cold().insert(segment.clone());
         Ok(segment)
     }
@@ -346,7 +426,7 @@ async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan
         }
         if let Some((from, to)) = walk.found() {
             let within = |p: u64| (p - start) as usize;
-            let read = ColdRead { start: within(from), end: within(to), buf, next_offset: next };
+            let read = ColdRead { start: within(from), end: within(to), buf, position: from, next_offset: next };
             return Ok(Planned::Read(Some(read)));
         }
         let Some(bytes) = cut_short else {
@@ -374,6 +454,7 @@ async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan
     }
 }
 
-fn take(env: &StorageEnv, bytes: usize) -> Result<AlignedBuf, ReadError> {
+/// Memory for a cold read, if enough is left for what must go on.
+pub(super) fn take(env: &StorageEnv, bytes: usize) -> Result<AlignedBuf, ReadError> {
     env.reactor().pool().take_leaving(bytes, 2 * env.reserve_bytes()).map_err(|_| ReadError::Busy { bytes })
 }

@@ -103,6 +103,9 @@ pub struct StorageOptions {
     pub checkpoint_interval: Duration,
     /// Sealed segments that stay open (with their offset index) for cold reads.
     pub cold_segments_max: usize,
+    /// Bytes from which on a read of a sealed segment is answered by a range of its file: smaller ones cost less when they
+    /// are read and sent. [`usize::MAX`]: never.
+    pub range_bytes_min: usize,
     /// When small commits go through the commit log.
     pub commit_log: CommitLogUse,
     /// Bytes of one file of the commit log. All of them together hold at most a quarter of the reactor's pool, as what
@@ -131,6 +134,7 @@ impl Default for StorageOptions {
             no_space_retry: Duration::from_millis(500),
             checkpoint_interval: Duration::from_millis(200),
             cold_segments_max: 128,
+            range_bytes_min: 64 << 10,
             commit_log: CommitLogUse::default(),
             commit_log_file_bytes: 16 << 20,
             commit_log_files_max: 4,

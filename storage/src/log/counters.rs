@@ -27,6 +27,10 @@ pub struct StorageCounters {
     pub reads_cold: u64,
     /// Bytes that they took from the disk.
     pub bytes_cold: u64,
+    /// Reads answered by a range of a file.
+    pub reads_ranged: u64,
+    /// Bytes of those ranges.
+    pub bytes_ranged: u64,
     /// Times a log ran out of disk space.
     pub no_space: u64,
     /// Logs fenced.

@@ -25,6 +25,7 @@ mod append;
 mod change;
 mod close;
 mod cold;
+mod cold_range;
 mod commit;
 mod config;
 mod counters;
@@ -55,6 +56,7 @@ mod write_back;
 
 pub use append::{Appended, LeaderBatch};
 pub use cold::ColdRead;
+pub use cold_range::ColdRange;
 pub use config::{CommitLogUse, Durability, LogConfig, StorageOptions};
 pub use counters::StorageCounters;
 pub use env::StorageEnv;
@@ -374,6 +376,6 @@ impl Drop for Inner {
             self.env.commit_log().abandon(self.name.key());
         }
         self.env.give_chunk_bytes(bytes);
-        self.env.cold().forget(self.number, None);
+        self.env.cold().close(self.number, None);
     }
 }

@@ -61,6 +61,12 @@ impl ColdPlan {
         self.open.is_none()
     }
 
+    /// The segment's base offset.
+    #[must_use]
+    pub fn segment(&self) -> Offset {
+        self.segment
+    }
+
     /// The most that this read can bring, unless its first batch alone is larger: an estimate from above, since only the
     /// file tells where the wanted batch starts.
     #[must_use]

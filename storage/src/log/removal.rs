@@ -231,7 +231,7 @@ impl Log {
                 // Opened again since by a read that was planned before.
                 let late = match step {
                     Step::RemoveDeleted => Weak::new(),
-                    Step::SetAside | Step::Remove => inner.env.cold().take(inner.number, base),
+                    Step::SetAside | Step::Remove => inner.env.cold().take_back(inner.number, base),
                 };
                 if let Some(readers) = [removal.readers, late].into_iter().find(|readers| readers.strong_count() > 0) {
                     self.remove_later(READERS_PAUSE, base, bytes, readers, step);
