@@ -66,6 +66,8 @@ counters! {
     replies,
     /// Bytes sent.
     bytes_sent,
+    /// Of those, bytes that went from a file to the socket without a copy.
+    bytes_spliced,
     /// Times a frame waited for buffer memory.
     memory_waits,
     /// Times a message to another shard found its mailbox full.
@@ -81,5 +83,6 @@ impl Counters {
     pub fn sent(&self, sent: Sent) {
         self.replies.add(sent.replies);
         self.bytes_sent.add(sent.bytes);
+        self.bytes_spliced.add(sent.file_bytes);
     }
 }

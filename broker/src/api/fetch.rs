@@ -121,6 +121,7 @@ pub async fn run(shard: &Rc<Shard>, ask: FetchAsk, hung_up: Pin<&mut impl Future
         bytes_min: (request.min_bytes.max(0) as usize).min(bytes_max),
         wait_max: Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX),
         read_committed: request.isolation_level == 1,
+        checks_crc: from_follower || shard.config().fetch_checks_crc,
         is_negative,
     };
     let mut targets: Parts<Target> = Parts::with_capacity(fetch.partitions.len());
@@ -207,6 +208,7 @@ fn target(partition: &FetchPartition, image: &MetadataImage, context: &RequestCo
         bytes_max: (partition.max_bytes.max(0) as usize).min(limits.bytes_max),
         at_least_one: true,
         read_committed: limits.read_committed,
+        checks_crc: limits.checks_crc,
     })
 }
 

@@ -107,6 +107,10 @@ pub struct BrokerConfig {
 
     /// `fetch.max.bytes`: the most bytes of records in one fetch response.
     pub fetch_bytes_max: u32,
+    /// `corelog.fetch.check.crc`: whether consumers' reads from the disk are checked.
+    pub fetch_checks_crc: bool,
+    /// `corelog.fetch.splice.bytes.min`: from how many bytes on a read of a sealed segment is sent without a copy.
+    pub fetch_splice_bytes_min: usize,
     /// `max.incremental.fetch.session.cache.slots`
     pub fetch_sessions_max: usize,
     /// `max.request.partition.size.limit`

@@ -174,6 +174,9 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
         socket_receive_buffer_bytes: reader.optional_count("socket.receive.buffer.bytes"),
         request_bytes_max: reader.small_count("socket.request.max.bytes"),
         fetch_bytes_max: reader.small_count("fetch.max.bytes"),
+        fetch_checks_crc: reader.boolean("corelog.fetch.check.crc"),
+        // -1: never.
+        fetch_splice_bytes_min: usize::try_from(reader.long("corelog.fetch.splice.bytes.min")).unwrap_or(usize::MAX),
         fetch_sessions_max: reader.size("max.incremental.fetch.session.cache.slots"),
         described_partitions_max: reader.int("max.request.partition.size.limit"),
         replica_lag_max: reader.millis("replica.lag.time.max.ms"),

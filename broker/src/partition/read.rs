@@ -8,12 +8,12 @@
 
 use std::rc::Rc;
 
-use corelog_net::conn::Item;
+use corelog_net::conn::{FileRange, Item};
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::ShardId;
 use corelog_storage::epochs::EpochEnd;
 use corelog_storage::ids::{LeaderEpoch, Offset};
-use corelog_storage::log::{ReadError, ReadOutcome};
+use corelog_storage::log::{ColdPlan, ReadError, ReadOutcome};
 use tracing::warn;
 
 use super::Partition;
@@ -46,6 +46,8 @@ pub struct PartitionRead {
     pub at_least_one: bool,
     /// Only what is committed.
     pub read_committed: bool,
+    /// Checksums of what comes from the disk are checked before it is sent.
+    pub checks_crc: bool,
 }
 
 /// What one read returns.
@@ -152,18 +154,43 @@ async fn read_waiting(shard: &Rc<Shard>, read: &PartitionRead) -> PartitionData 
         return PartitionData::failed(shard.missing_partition(read.key));
     };
     match partition.read(read) {
-        Ok((mut data, ReadOutcome::Cold(plan))) => match (plan.is_sealed(), partition.log().read_cold(plan).await) {
-            (is_sealed, Ok(Some(cold))) => {
-                data.is_behind = is_sealed;
-                data.bytes = cold.len();
-                data.records.push(Item::Shared(Payload::Cold(cold)));
-                data
-            }
-            (_, Ok(None)) => refused(data, read),
-            (_, Err(error)) => partition.read_failed(&error),
-        },
+        Ok((data, ReadOutcome::Cold(plan))) => read_cold(&partition, read, data, plan).await,
         Ok((data, outcome)) => with_hot(data, outcome, read),
         Err(data) => *data,
+    }
+}
+
+async fn read_cold(
+    partition: &Partition,
+    read: &PartitionRead,
+    mut data: PartitionData,
+    plan: ColdPlan,
+) -> PartitionData {
+    data.is_behind = plan.is_sealed();
+    if !read.checks_crc
+        && let Some(range) = partition.log().cold_range(&plan).await
+    {
+        data.bytes = range.bytes();
+        data.records.push(Item::File(FileRange::new(range.file, range.start, range.end, range.file_end)));
+        return data;
+    }
+    let segment = plan.segment();
+    let cold = match partition.log().read_cold(plan).await {
+        Ok(Some(cold)) if read.checks_crc => cold.checked(segment),
+        Ok(Some(cold)) => Ok(cold),
+        Ok(None) => {
+            data.is_behind = false;
+            return refused(data, read);
+        }
+        Err(error) => Err(error),
+    };
+    match cold {
+        Ok(cold) => {
+            data.bytes = cold.len();
+            data.records.push(Item::Shared(Payload::Cold(cold)));
+            data
+        }
+        Err(error) => partition.read_failed(&error),
     }
 }
 

@@ -58,6 +58,8 @@ impl Setup {
             format!("corelog.prewrite.bytes={}", pick(&[0, 4 << 20])),
             format!("corelog.commit.log={}", ["always", "auto", "always", "never"][pick(&[0, 1, 2, 3]) as usize]),
             format!("metadata.log.max.record.bytes.between.snapshots={}", pick(&[500, 5_000, 20 << 20])),
+            format!("corelog.fetch.splice.bytes.min={}", pick(&[0, 1, 4_000, 65_536])),
+            format!("corelog.fetch.check.crc={}", pick(&[0, 0, 0, 1]) == 1),
             "max.incremental.fetch.session.cache.slots=4".to_owned(),
             "auto.create.topics.enable=false".to_owned(),
         ];

@@ -35,6 +35,8 @@ pub(super) struct Limits {
     pub(super) bytes_min: usize,
     pub(super) wait_max: Duration,
     pub(super) read_committed: bool,
+    /// Checksums of what comes from the disk are checked: always for followers.
+    pub(super) checks_crc: bool,
     /// The whole limit is below zero: Kafka fails such reads with an unexpected error.
     pub(super) is_negative: bool,
 }
@@ -259,6 +261,7 @@ mod tests {
             bytes_max,
             at_least_one: true,
             read_committed: false,
+            checks_crc: false,
         };
         limits.iter().map(|limit| Target::Read(read(limit))).collect()
     }
