@@ -6,8 +6,10 @@
 //! Nobody can tell these apart, so nothing is removed: as in Kafka, a folder gets a name that ends in `-stray`, each start
 //! tells of it, and a person decides. It is done before clients come: no topic can be made meanwhile.
 
+use std::collections::HashSet;
 use std::io;
 
+use corelog_storage::disk::checkpoint::LogKey;
 use corelog_storage::disk::remove::STRAY_SUFFIX;
 use corelog_storage::ids::PartitionIndex;
 use corelog_storage::log::LogName;
@@ -37,6 +39,7 @@ pub async fn set_strays_aside(shard: &Shard) {
     let unknown = folders.iter().filter(|folder| !is_known(shard, folder));
     together(FOLDERS_AT_ONCE, unknown.map(|folder| look_at(shard, folder))).await;
     forget_what_is_gone(shard, &folders, &strays);
+    settle_what_is_gone(shard).await;
 }
 
 /// A partition that the data folder has, by its folder or by the checkpoints: none at a broker's first start.
@@ -107,6 +110,35 @@ fn forget_what_is_gone(shard: &Shard, folders: &[String], strays: &[String]) {
             shard.storage().mark_deleted(&name);
         }
     }
+}
+
+/// What the commit log has of logs that are neither known nor in a folder, set aside or not, is of no use to anybody.
+async fn settle_what_is_gone(shard: &Shard) {
+    let image = shard.image();
+    let is_known =
+        |key: &LogKey| image.topic(key.topic_id).is_some_and(|topic| topic.partition(key.partition).is_some());
+    if shard.storage().unsettled().iter().all(is_known) {
+        return;
+    }
+    // Read anew: some were set aside just now.
+    let found = match folders(shard) {
+        Ok((folders, strays)) => folders.into_iter().chain(strays),
+        Err(error) => {
+            warn!(%error, "cannot list the data folder: the commit log is kept");
+            return;
+        }
+    };
+    let mut there = HashSet::new();
+    for folder in found {
+        match shard.storage().topic_of_folder(&folder).await {
+            Ok(topic_id) => there.extend(topic_id),
+            Err(error) => {
+                warn!(folder, %error, "cannot look into a folder: the commit log is kept");
+                return;
+            }
+        }
+    }
+    shard.storage().settle_unknown(|key| is_known(key) || there.contains(&key.topic_id));
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Holds: what seeds have found, each as the smallest story that shows it. Never touches: random faults (`lives`).
 
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use corelog_storage::batch::{BatchBuilder, TargetCodec};
 use corelog_storage::ids::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::client::{Connection, Gone, Trace};
-use super::node::{Boot, Setup, SimBroker};
+use super::node::{Boot, DATA, Setup, SimBroker};
 use super::random::Random;
 use super::requests::{self, Place};
 use super::work::Work;
@@ -26,12 +27,17 @@ struct Scene {
 
 impl Scene {
     fn begin(seed: u64) -> Scene {
+        Scene::begin_with(seed, |_| ())
+    }
+
+    fn begin_with(seed: u64, change: impl FnOnce(&mut Setup)) -> Scene {
         let world = Rc::new(SimWorld::new(seed));
         let clients = world.add_node();
         let mut broker = SimBroker::new(&world);
         let reactor = world.reactor(clients, ReactorLimits::default());
         let work = Work::new(reactor, broker.address(), Trace::default());
-        let setup = Setup::random(&mut Random::new(seed), Broken::Nothing);
+        let mut setup = Setup::random(&mut Random::new(seed), Broken::Nothing);
+        change(&mut setup);
         assert!(matches!(broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
         Scene { world, broker, work }
     }
@@ -236,4 +242,34 @@ fn a_producer_is_forgotten_a_day_after_its_last_batch_with_the_next_look() {
     assert_eq!(gap(&scene), (ErrorCode::OutOfOrderSequenceNumber, -1), "it is known, and left something out");
     scene.world.run_for(Duration::from_secs(11 * 60));
     assert_eq!(gap(&scene), (ErrorCode::None, 1), "as from a producer that nobody knows");
+}
+
+/// The checkpoint does not say that a deleted topic's entries may go: it knows deleted logs no more than lost ones.
+#[test]
+fn what_the_commit_log_has_of_a_deleted_topic_goes_at_the_next_start() {
+    let mut scene = Scene::begin_with(7, |setup| {
+        setup.shards = 1;
+        setup.properties.retain(|property| !property.starts_with("corelog.commit.log="));
+        setup.properties.push("corelog.commit.log=always".to_owned());
+        setup.options.storage.write_back_bytes = 256 << 10;
+    });
+    let disk = scene.world.disk(scene.broker.node());
+    let commit_logs = move || disk.list(&Path::new(DATA).join(".commit"));
+    let now = scene.now();
+    let answer = scene.client(move |connection| async move {
+        let (_, id) = requests::create_topic(&connection, "gone", 1, &[]).await?;
+        let place = Place { topic: "gone".to_owned(), key: (id, 0) };
+        let (_, id, epoch) = requests::producer_id(&connection).await?;
+        for sequence in 0..200 {
+            assert_eq!(send(&connection, &place, (id, epoch), sequence, now).await?.0, ErrorCode::None);
+        }
+        requests::delete_topic(&connection, "gone").await
+    });
+    assert_eq!(answer, ErrorCode::None);
+    assert!(!commit_logs().is_empty());
+    scene.broker.cut();
+    let setup = Setup::random(&mut Random::new(1), Broken::Nothing);
+    assert!(matches!(scene.broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
+    scene.world.run_for(Duration::from_secs(1));
+    assert_eq!(commit_logs(), Vec::<PathBuf>::new());
 }

@@ -5,12 +5,15 @@
 //! ```text
 //!           make (upkeep)             switch                  full
 //!   (none) ──────────────> Ready ───────────────> Current ──────────> Filled
-//!                            ^                                          │
-//!                            └── everything in the segments: a new header┘
+//!                            ^                                        │    ^
+//!                 new header │        everything is in the segments   │    │ no memory for a header
+//!                            └──────────────── Renewing <─────────────┘    │
+//!                                                  └───────────────────────┘
 //! ```
 
 use super::format::FIRST_WRITE;
 use corelog_reactor::File;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 
@@ -37,18 +40,25 @@ pub(super) enum Use {
     Renewing,
 }
 
-pub(super) struct LogFile {
-    pub(super) path: PathBuf,
-    pub(super) file: Rc<File>,
-    pub(super) generation: u64,
-    pub(super) used: Use,
+struct LogFile {
+    path: PathBuf,
+    number: u64,
+    file: Rc<File>,
+    generation: u64,
+    used: Use,
+    /// The sequence of its first write since it got its header.
+    first: u64,
+    /// The number and one of the file that was written to before it.
+    follows: u64,
     /// Where the next write goes.
     end: u64,
     bytes: u64,
     /// Logs that need it, and writes to it that are not over.
     needed_by: usize,
-    /// The logs among these. Some may need it no more.
+    /// The logs among these, each once. Some may need it no more.
     holders: Vec<Weak<dyn Holder>>,
+    /// Where these are in memory.
+    listed: HashSet<*const ()>,
 }
 
 /// Where a write goes.
@@ -56,12 +66,16 @@ pub(super) struct Place {
     pub(super) id: FileId,
     pub(super) file: Rc<File>,
     pub(super) generation: u64,
+    pub(super) first: u64,
+    pub(super) follows: u64,
     pub(super) position: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Files {
     files: Vec<LogFile>,
+    /// The number and one of the file that was written to last; zero at first.
+    last: u64,
 }
 
 impl Files {
@@ -82,16 +96,20 @@ impl Files {
     }
 
     /// Takes in a file that has been made.
-    pub(super) fn add(&mut self, path: PathBuf, file: Rc<File>, generation: u64, bytes: u64) {
+    pub(super) fn add(&mut self, path: PathBuf, number: u64, file: Rc<File>, generation: u64, bytes: u64) {
         self.files.push(LogFile {
             path,
+            number,
             file,
             generation,
             used: Use::Ready,
+            first: 0,
+            follows: 0,
             end: FIRST_WRITE,
             bytes,
             needed_by: 0,
             holders: Vec::new(),
+            listed: HashSet::new(),
         });
     }
 
@@ -100,9 +118,9 @@ impl Files {
         self.files.iter().any(|f| f.used == Use::Ready)
     }
 
-    /// The place of a write of at most `bytes_max`; it is needed until it is [released](Self::release). `None`:
-    /// no file is free.
-    pub(super) fn begin(&mut self, bytes_max: u64) -> Option<Place> {
+    /// The place of the write `sequence`, of at most `bytes_max`; it is needed until it is [released](Self::release).
+    /// `None`: no file is free.
+    pub(super) fn begin(&mut self, sequence: u64, bytes_max: u64) -> Option<Place> {
         let current = match self.find(|f| f.used == Use::Current) {
             Some(index) if self.files.get(index).is_some_and(|f| f.end + bytes_max <= f.bytes) => index,
             full => {
@@ -113,10 +131,21 @@ impl Files {
             }
         };
         let file = self.files.get_mut(current)?;
-        file.used = Use::Current;
+        if file.used == Use::Ready {
+            file.used = Use::Current;
+            file.first = sequence;
+            file.follows = std::mem::replace(&mut self.last, file.number + 1);
+        }
         file.needed_by += 1;
         let (handle, generation, position) = (file.file.clone(), file.generation, file.end);
-        Some(Place { id: FileId(current), file: handle, generation, position })
+        Some(Place {
+            id: FileId(current),
+            file: handle,
+            generation,
+            first: file.first,
+            follows: file.follows,
+            position,
+        })
     }
 
     /// A write will take so many bytes: the next one goes behind them.
@@ -127,11 +156,14 @@ impl Files {
         });
     }
 
-    /// A log needs the file, until it gives it back. Once for each log, however many entries.
+    /// A log needs the file, until it gives it back.
     pub(super) fn hold(&mut self, id: FileId, holder: Weak<dyn Holder>) {
         self.with(id, |file| {
             file.needed_by += 1;
-            file.holders.push(holder);
+            // What is listed here stays in memory, if dead: no other log can come to lie in its place.
+            if file.listed.insert(holder.as_ptr().cast()) {
+                file.holders.push(holder);
+            }
         });
     }
 
@@ -151,8 +183,17 @@ impl Files {
         let index = self.find(|f| f.used == Use::Filled && f.needed_by == 0)?;
         let file = self.files.get_mut(index)?;
         file.used = Use::Renewing;
-        file.holders.clear();
         Some((FileId(index), file.file.clone()))
+    }
+
+    /// Whether there is one for [`begin_renewal`](Self::begin_renewal).
+    pub(super) fn has_renewable(&self) -> bool {
+        self.files.iter().any(|f| f.used == Use::Filled && f.needed_by == 0)
+    }
+
+    /// The file got no new header, and its old one is what it was: it is full again.
+    pub(super) fn not_renewed(&mut self, id: FileId) {
+        self.with(id, |file| file.used = Use::Filled);
     }
 
     /// The file has a new header.
@@ -162,6 +203,8 @@ impl Files {
             file.generation = generation;
             file.used = Use::Ready;
             file.end = FIRST_WRITE;
+            file.holders.clear();
+            file.listed.clear();
         });
     }
 

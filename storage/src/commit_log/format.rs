@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!   block 0        header: "CLCF", version (u32), generation (u64), CRC-32C over the three
-//!   block 1        a write: "CLCW", CRC-32C over the rest, sequence (u64), generation (u64), bytes (u32), entries (u32)
+//!   block 1        a write: "CLCW", CRC-32C over the rest, sequence (u64), generation (u64), first (u64), follows (u64),
+//!                           bytes (u32), entries (u32)
 //!                           entry: topic id (16), partition (i32), bytes (u32), segment base (i64), position in the
 //!                                  segment (u64), first offset (i64), offset behind the last (i64), whole batches
 //!                           entry...
@@ -12,7 +13,9 @@
 //!   next block     a write
 //! ```
 //!
-//! Numbers are big-endian. `bytes` of a write counts its header and its entries, without the zeroes behind them.
+//! Numbers are big-endian. `bytes` of a write counts its header and its entries, without the zeroes behind them. `first`
+//! is the sequence of the first write in this use of the file, and `follows` says which file was written to before:
+//! its number and one, or zero. So any sound write tells where its own file starts, and where the one before it ends.
 //!
 //! A file is used again without being cleared. Sequences only rise, over all files and all runs, and a file's
 //! generation is a sequence that none of its older writes has reached. So what an earlier use left is known by its
@@ -27,15 +30,23 @@ pub const FIRST_WRITE: u64 = BLOCK_BYTES;
 /// Bytes of a file's header, within its block.
 pub const FILE_HEADER_BYTES: usize = 20;
 /// Bytes of the header of a write.
-pub const WRITE_HEADER_BYTES: usize = 32;
+pub const WRITE_HEADER_BYTES: usize = 48;
 /// Bytes before an entry's batches.
 pub const ENTRY_HEADER_BYTES: usize = 56;
 /// The largest write.
 pub const WRITE_BYTES_MAX: usize = 256 << 10;
 
+/// No run comes so far: a million writes a second for half a million years. What claims to is no write.
+pub const SEQUENCE_MAX: u64 = u64::MAX / 2;
+/// So far a write may be behind the sequence at which its file got its header: what this file and the one before it can
+/// hold.
+pub const SEQUENCES_AHEAD_MAX: u64 = 2 * FILE_BYTES_MAX / BLOCK_BYTES;
+/// The largest file.
+pub const FILE_BYTES_MAX: u64 = 4 << 30;
+
 const FILE_MAGIC: [u8; 4] = *b"CLCF";
 const WRITE_MAGIC: [u8; 4] = *b"CLCW";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Where the checked bytes of a write start: behind magic and CRC.
 const CHECKED_FROM: usize = 8;
 
@@ -48,7 +59,7 @@ const _: () = assert!(FILE_HEADER_BYTES <= 512);
 pub enum HeaderFault {
     /// All zeroes: the file was never taken into use.
     Unused,
-    /// It was written by a later version.
+    /// It was written by another version.
     Version(u32),
     /// It is damaged.
     Damaged,
@@ -95,6 +106,10 @@ pub struct WriteHeader {
     pub sequence: u64,
     /// Of the file at the time.
     pub generation: u64,
+    /// The sequence of the file's first write since it got its header.
+    pub first: u64,
+    /// The number and one of the file that was written to before this one; zero if there was none in this run.
+    pub follows: u64,
     /// Of the header and the entries.
     pub bytes: u32,
     /// Number of entries.
@@ -108,23 +123,32 @@ impl WriteHeader {
         put(bytes, 0, &WRITE_MAGIC);
         put(bytes, 8, &self.sequence.to_be_bytes());
         put(bytes, 16, &self.generation.to_be_bytes());
-        put(bytes, 24, &self.bytes.to_be_bytes());
-        put(bytes, 28, &self.entries.to_be_bytes());
+        put(bytes, 24, &self.first.to_be_bytes());
+        put(bytes, 32, &self.follows.to_be_bytes());
+        put(bytes, 40, &self.bytes.to_be_bytes());
+        put(bytes, 44, &self.entries.to_be_bytes());
         let crc = crc32c::crc32c(bytes.get(CHECKED_FROM..).unwrap_or_default());
         put(bytes, 4, &crc.to_be_bytes());
     }
 
-    /// The header at the front of `bytes`, unchecked but for a length that can be.
+    /// The header at the front of `bytes`, unchecked but for numbers that can be.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let header = bytes.first_chunk::<WRITE_HEADER_BYTES>()?;
         let found = Self {
             sequence: u64::from_be_bytes(number(header, 8)?),
             generation: u64::from_be_bytes(number(header, 16)?),
-            bytes: u32::from_be_bytes(number(header, 24)?),
-            entries: u32::from_be_bytes(number(header, 28)?),
+            first: u64::from_be_bytes(number(header, 24)?),
+            follows: u64::from_be_bytes(number(header, 32)?),
+            bytes: u32::from_be_bytes(number(header, 40)?),
+            entries: u32::from_be_bytes(number(header, 44)?),
         };
-        let is_possible = (WRITE_HEADER_BYTES..=WRITE_BYTES_MAX).contains(&(found.bytes as usize));
+        // A file is written to at the latest when the one before it is full, and a write takes a block of it.
+        let is_possible = (WRITE_HEADER_BYTES..=WRITE_BYTES_MAX).contains(&(found.bytes as usize))
+            && found.generation <= found.first
+            && found.first <= found.sequence
+            && found.sequence - found.generation <= SEQUENCES_AHEAD_MAX
+            && found.sequence <= SEQUENCE_MAX;
         (header.get(..4) == Some(&WRITE_MAGIC) && is_possible).then_some(found)
     }
 
@@ -236,7 +260,14 @@ mod tests {
             out.extend_from_slice(&head);
             out.extend((0..e.bytes).map(|n| n as u8 | 1));
         }
-        let header = WriteHeader { sequence: 77, generation: 70, bytes: out.len() as u32, entries: list.len() as u32 };
+        let header = WriteHeader {
+            sequence: 77,
+            generation: 70,
+            first: 72,
+            follows: 3,
+            bytes: out.len() as u32,
+            entries: list.len() as u32,
+        };
         header.seal(&mut out);
         out
     }
@@ -247,6 +278,7 @@ mod tests {
         let mut bytes = write(&list);
         let header = WriteHeader::check(&bytes).unwrap();
         assert_eq!((header.sequence, header.generation, header.entries), (77, 70, 3));
+        assert_eq!((header.first, header.follows), (72, 3));
         // Whatever stands behind it.
         bytes.extend_from_slice(&[7; 900]);
         assert_eq!(WriteHeader::check(&bytes), Some(header));
@@ -281,8 +313,30 @@ mod tests {
     fn a_length_that_no_write_has_is_refused_before_anything_is_read() {
         for bytes in [0, WRITE_HEADER_BYTES as u32 - 1, WRITE_BYTES_MAX as u32 + 1, u32::MAX] {
             let mut sound = write(&[entry(0, 10, 40)]);
-            put(&mut sound, 24, &bytes.to_be_bytes());
+            put(&mut sound, 40, &bytes.to_be_bytes());
             assert_eq!(WriteHeader::parse(&sound), None);
+        }
+    }
+
+    #[test]
+    fn sequences_that_no_write_of_its_file_can_have_are_refused() {
+        let with = |sequence, generation, first| {
+            let mut bytes = write(&[entry(0, 10, 40)]);
+            let found = WriteHeader::parse(&bytes).unwrap();
+            WriteHeader { sequence, generation, first, ..found }.seal(&mut bytes);
+            WriteHeader::check(&bytes).map(|found| found.sequence)
+        };
+        assert_eq!(with(9, 5, 6), Some(9));
+        assert_eq!(with(5 + SEQUENCES_AHEAD_MAX, 5, 6), Some(5 + SEQUENCES_AHEAD_MAX));
+        for (sequence, generation, first) in [
+            (5, 6, 6),
+            (9, 5, 4),
+            (9, 5, 10),
+            (u64::MAX, 5, 6),
+            (6 + SEQUENCES_AHEAD_MAX, 5, 6),
+            (u64::MAX, u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(with(sequence, generation, first), None, "{sequence} {generation} {first}");
         }
     }
 
@@ -311,11 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_told_from_damage() {
+    fn another_version_is_told_from_damage() {
         let mut bytes = encode_file_header(5);
-        put(&mut bytes, 4, &2_u32.to_be_bytes());
-        let crc = crc32c::crc32c(&bytes[..16]);
-        put(&mut bytes, 16, &crc.to_be_bytes());
-        assert_eq!(decode_file_header(&bytes), Err(HeaderFault::Version(2)));
+        for version in [1, VERSION + 1] {
+            put(&mut bytes, 4, &version.to_be_bytes());
+            let crc = crc32c::crc32c(&bytes[..16]);
+            put(&mut bytes, 16, &crc.to_be_bytes());
+            assert_eq!(decode_file_header(&bytes), Err(HeaderFault::Version(version)));
+        }
     }
 }

@@ -23,11 +23,15 @@
 //! does.
 //!
 //! Read on: `format` (the bytes), `writer` (the way of a commit), `files` and `upkeep` (the rotation), `choice`,
-//! `replay`.
+//! `replay` (with `read_file` and `judge`).
 
 mod choice;
+#[cfg(test)]
+mod damage_tests;
 mod files;
 pub mod format;
+mod judge;
+mod read_file;
 pub mod replay;
 #[cfg(test)]
 mod tests;

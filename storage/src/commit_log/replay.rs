@@ -1,7 +1,7 @@
 //! What the last runs left in the commit logs: read once at start, applied log by log, and then removed.
 //!
-//! Holds: the reading of the files, the list of entries for each log, the word when a file is needed no more.
-//! Never touches: segments (`log::reapply` brings them up to date).
+//! Holds: the list of entries for each log, the word when a file is needed no more. Never touches: the bytes of files
+//! (`read_file`), what is damage (`judge`), segments (`log::reapply` brings them up to date).
 //!
 //! ```text
 //!   start: all files ──read──> for each log: its entries (where they are; not their bytes)
@@ -11,31 +11,34 @@
 //!
 //! It does not matter how many shards there were, or are: the logs of one run were written by one shard each.
 //!
-//! A log whose folder is missing, that is fenced, or that could not be opened keeps its files until a later start.
+//! A log whose folder is missing, that is fenced, or that could not be opened keeps its files until a later start. A log
+//! that no checkpoint knows keeps its entries as well: the checkpoint may be lost, or the log so new that it has no line.
+//! Only who knows all topics can say that it is gone (`log::logged`).
 //!
-//! ## What a crash leaves, and what is damage
+//! ## Damage
 //!
-//! Two writes may be in flight. The later one may be whole and the earlier one torn; then neither has been
-//! acknowledged, as writes are acknowledged in their order. A third one is begun only when the first is durable. So
-//! behind the first write that does not hold, at sequence n, there may be a sound n + 1 after a crash. A sound n + 2,
-//! in this file, proves that n was acknowledged: then n is damaged, and the start says so. The writes behind it in
-//! this file are not used, so a log is fenced only where an entry in a later file shows the gap: decision 0007 lists
-//! this among what comes before the commit log may be the default.
+//! A file in which a write does not hold that was durable is told of, and called `<shard>-<number>-damaged-<sequence>`
+//! from then on: up to this sequence its writes are known to have been durable, also when the files that proved it are gone.
+//! What else it holds counts as always, so that a log whose records are missing before is fenced. What the bad write itself
+//! still says of whose records it had is taken for a warning: a log must have them, from wherever, or is fenced. When all
+//! its logs are settled the file becomes `<shard>-<number>-aside`; it is not read any more, and never removed.
 
 use super::COMMIT_LOG_FOLDER;
-use super::format::{FIRST_WRITE, HeaderFault, WRITE_BYTES_MAX, WriteHeader, decode_file_header, entries};
+use super::judge::{Candidate, judge};
+use super::read_file::{FileFound, read_file, read_up_to};
 use crate::disk::checkpoint::{CheckpointSet, LogKey};
-use crate::disk::files::{is_interrupted, unlink_if_there};
-use crate::disk::{BLOCK_BYTES, align_up};
+use crate::disk::files::unlink_if_there;
 use crate::ids::Offset;
-use corelog_reactor::{BufSlice, File, OpenHow, Reactor};
-use std::collections::HashMap;
+use corelog_reactor::{File, OpenHow, Reactor};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes read at once; at least one whole write.
-const READ_BYTES: usize = 4 * WRITE_BYTES_MAX;
+/// What stands in the name of a damaged file, before the sequence,
+const DAMAGED: &str = "damaged";
+/// and in the name of one that is not read any more.
+const ASIDE: &str = "aside";
 
 /// Batches of one log in a commit-log file.
 #[derive(Clone, Debug)]
@@ -52,9 +55,28 @@ pub struct Entry {
     pub end: Offset,
     /// Their length.
     pub bytes: u32,
+    /// Whether the write holds. If not, this is what is left of its headers: the log must have these records, but not from
+    /// here.
+    pub is_sound: bool,
     /// Where they start in the file.
-    at: u64,
-    file: Arc<Path>,
+    pub(super) at: u64,
+    pub(super) file: Arc<Path>,
+}
+
+/// A file that nobody needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoneWith {
+    /// Where it is.
+    pub path: PathBuf,
+    /// It is kept, for whoever wants to look into it.
+    pub is_damaged: bool,
+}
+
+impl DoneWith {
+    /// A file that may go.
+    pub(super) const fn of(path: PathBuf) -> Self {
+        Self { path, is_damaged: false }
+    }
 }
 
 /// Reads entries' batches, of one file after the other.
@@ -70,7 +92,7 @@ impl<'r> EntryReader<'r> {
         Self { reactor, open: None }
     }
 
-    /// The batches of an entry. They were checked at the start, and are to be checked again.
+    /// The batches of an entry that is sound. They were checked at the start, and are to be checked again.
     ///
     /// # Errors
     /// As the disk gives them.
@@ -94,8 +116,41 @@ impl<'r> EntryReader<'r> {
 #[derive(Debug, Default)]
 struct Left {
     logs: HashMap<LogKey, Vec<Entry>>,
-    /// For each file, how many logs are not settled that have entries in it.
-    files: HashMap<Arc<Path>, usize>,
+    files: HashMap<Arc<Path>, FileLeft>,
+}
+
+#[derive(Debug)]
+struct FileLeft {
+    /// How many logs are not settled that have entries in it.
+    logs: usize,
+    is_damaged: bool,
+}
+
+/// A file's name, taken apart.
+struct Name {
+    text: String,
+    shard: String,
+    number: u64,
+    /// Of a damaged one.
+    proved: Option<u64>,
+    is_aside: bool,
+}
+
+impl Name {
+    /// `None` if it is no commit log's.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split('-');
+        let number_in = |word: &str| word.bytes().all(|b| b.is_ascii_digit()).then(|| word.parse::<u64>().ok())?;
+        let shard = words.next().filter(|word| number_in(word).is_some())?.to_owned();
+        let number = number_in(words.next()?)?;
+        let (proved, is_aside) = match words.next() {
+            None => (None, false),
+            Some(DAMAGED) => (Some(number_in(words.next()?)?), false),
+            Some(ASIDE) => (None, true),
+            Some(_) => return None,
+        };
+        words.next().is_none().then(|| Self { text: text.to_owned(), shard, number, proved, is_aside })
+    }
 }
 
 /// The entries of all logs. All shards hold the same one; it is looked at while logs are opened, never on the data
@@ -108,11 +163,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the commit logs of a data folder. Entries that `checkpoints` knows nothing of, or that lie before what
-    /// they name as the first to count, are left out; files without any other are removed.
+    /// Reads the commit logs of a data folder. Entries that lie before what `checkpoints` name as the first to count are
+    /// left out; files without any other are removed.
     ///
     /// # Errors
-    /// When a file cannot be read, or is of a later version: without it acknowledged records may be missing.
+    /// When a file cannot be read, or is of another version: without it acknowledged records may be missing.
     pub async fn read(
         reactor: &Reactor,
         data: &Path,
@@ -126,30 +181,49 @@ impl Replay {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replay),
             Err(error) => return Err((folder, error)),
         };
+        // A file whose removal was not durable could come back later, with sequences that this run gives out again.
+        reactor.sync_dir(&folder).await.map_err(|error| (folder.clone(), error))?;
+        let names: Vec<Name> =
+            listed.iter().filter(|e| !e.is_dir).filter_map(|e| Name::parse(e.name.to_str()?)).collect();
+        replay.next_number = names.iter().map(|name| name.number + 1).max().unwrap_or(0);
+        tell_of_those_aside(&folder, &names);
+        let counts = |key: &LogKey, sequence| checkpoints.get(key).is_none_or(|log| sequence >= log.replay_from);
+        let mut files = Vec::new();
+        for name in names.into_iter().filter(|name| !name.is_aside) {
+            let path: Arc<Path> = folder.join(&name.text).into();
+            let found = read_file(reactor, &path, counts).await.map_err(|error| (path.to_path_buf(), error))?;
+            replay.next_sequence = replay.next_sequence.max(found.reached());
+            // No later file may have the number of one that this one goes by.
+            replay.next_number = replay.next_number.max(found.in_use.map_or(0, |of| of.follows));
+            files.push((name, path, found));
+        }
+        let damaged = judge_all(reactor, &folder, &mut files).await?;
+        if damaged {
+            // What the bad writes are: behind all that their files can hold, and the ones before.
+            let blocks: u64 = files.iter().map(|(_, _, found)| found.blocks).sum();
+            replay.next_sequence += blocks;
+        }
         let mut left = Left::default();
         let mut done_with = Vec::new();
-        for name in listed.iter().filter(|e| !e.is_dir).filter_map(|e| e.name.to_str()) {
-            let Some(number) = file_number(name) else { continue };
-            replay.next_number = replay.next_number.max(number + 1);
-            let path: Arc<Path> = folder.join(name).into();
-            let mut found = HashMap::new();
-            let reached = read_file(reactor, &path, checkpoints, &mut found).await;
-            let reached = reached.map_err(|error| (path.to_path_buf(), error))?;
-            replay.next_sequence = replay.next_sequence.max(reached);
-            if found.is_empty() {
-                done_with.push(path.to_path_buf());
-                continue;
+        for (name, path, found) in files {
+            let is_damaged = name.proved.is_some();
+            let mut keys = BTreeSet::new();
+            for (key, entry) in found.entries.into_iter().chain(found.named) {
+                keys.insert(key);
+                left.logs.entry(key).or_default().push(Entry { file: path.clone(), ..entry });
             }
-            left.files.insert(path, found.len());
-            for (key, mut entries) in found {
-                left.logs.entry(key).or_default().append(&mut entries);
+            if keys.is_empty() {
+                done_with.push(DoneWith { path: path.to_path_buf(), is_damaged });
+            } else {
+                left.files.insert(path, FileLeft { logs: keys.len(), is_damaged });
             }
         }
         for entries in left.logs.values_mut() {
             entries.sort_by_key(|entry| (entry.sequence, entry.start));
+            drop_what_was_cut_off(entries);
         }
         replay.left = Mutex::new(left);
-        remove(reactor, &folder, done_with).await;
+        put_away(reactor, &folder, done_with).await;
         Ok(replay)
     }
 
@@ -182,22 +256,27 @@ impl Replay {
         self.lock().logs.is_empty()
     }
 
+    /// The logs that are not settled, in no order.
+    #[must_use]
+    pub fn logs(&self) -> Vec<LogKey> {
+        self.lock().logs.keys().copied().collect()
+    }
+
     /// The log needs its entries no more: they are durable in its segment, or it is gone. Returns the files that nobody
     /// needs now.
     #[must_use]
-    pub fn settle(&self, key: &LogKey) -> Vec<PathBuf> {
+    pub fn settle(&self, key: &LogKey) -> Vec<DoneWith> {
         let mut left = self.lock();
         let Some(entries) = left.logs.remove(key) else { return Vec::new() };
-        let mut files: Vec<Arc<Path>> = entries.into_iter().map(|entry| entry.file).collect();
-        files.sort_unstable();
-        files.dedup();
+        let files: BTreeSet<Arc<Path>> = entries.into_iter().map(|entry| entry.file).collect();
         let mut done_with = Vec::new();
         for file in files {
-            if let Some(logs) = left.files.get_mut(&file) {
-                *logs -= 1;
-                if *logs == 0 {
+            if let Some(of) = left.files.get_mut(&file) {
+                of.logs -= 1;
+                if of.logs == 0 {
+                    let is_damaged = of.is_damaged;
                     left.files.remove(&file);
-                    done_with.push(file.to_path_buf());
+                    done_with.push(DoneWith { path: file.to_path_buf(), is_damaged });
                 }
             }
         }
@@ -205,161 +284,93 @@ impl Replay {
     }
 }
 
-/// Removes files that nobody needs. One that comes back, after a crash or because this failed, is read again, and does
-/// no harm.
-pub async fn remove(reactor: &Reactor, folder: &Path, files: Vec<PathBuf>) {
+/// An entry that starts before an earlier one ends: what was there was cut off meanwhile. The checkpoint says so as well,
+/// unless it is lost. Only entries of the same segment tell: one that starts anew begins a later one.
+fn drop_what_was_cut_off(entries: &mut Vec<Entry>) {
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    for entry in entries.drain(..) {
+        if entry.is_sound {
+            while kept.last().is_some_and(|last| last.is_sound && last.start >= entry.start) {
+                kept.pop();
+            }
+        }
+        kept.push(entry);
+    }
+    *entries = kept;
+}
+
+fn tell_of_those_aside(folder: &Path, names: &[Name]) {
+    let aside: Vec<&str> = names.iter().filter(|name| name.is_aside).map(|name| name.text.as_str()).collect();
+    if let Some(first) = aside.first() {
+        tracing::warn!(
+            folder = %folder.display(),
+            count = aside.len(),
+            first,
+            "damaged commit logs are kept: remove them when nobody needs them"
+        );
+    }
+}
+
+/// Finds the damaged files, tells of them, and gives them the name that says so. Returns whether there are any.
+async fn judge_all(
+    reactor: &Reactor,
+    folder: &Path,
+    files: &mut [(Name, Arc<Path>, FileFound)],
+) -> Result<bool, (PathBuf, io::Error)> {
+    let candidates: Vec<Candidate<'_>> = files
+        .iter()
+        .map(|(name, _, found)| Candidate { shard: &name.shard, number: name.number, found, proved: name.proved })
+        .collect();
+    let judged = judge(&candidates);
+    let mut are_new = false;
+    for ((name, path, found), judged) in files.iter_mut().zip(&judged) {
+        let proved = judged.as_ref().map(|damaged| damaged.proved);
+        found.named.retain(|(_, entry)| proved.is_some_and(|proved| entry.sequence <= proved));
+        let Some(damaged) = judged else { continue };
+        tracing::error!(
+            path = %path.display(),
+            header = found.header.is_ok(),
+            missing = damaged.missing,
+            last = damaged.proved,
+            "a commit log is damaged: what was durable does not hold. Logs that miss records are fenced where that shows; the              file is kept. Look for the disk's errors in `dmesg`"
+        );
+        if name.proved >= proved {
+            continue;
+        }
+        let text = format!("{}-{}-{DAMAGED}-{}", name.shard, name.number, damaged.proved);
+        let to: Arc<Path> = folder.join(&text).into();
+        reactor.rename(path, &to).await.map_err(|error| (path.to_path_buf(), error))?;
+        (name.text, name.proved, *path) = (text, proved, to);
+        are_new = true;
+    }
+    if are_new {
+        // Before the files that prove it may go.
+        reactor.sync_dir(folder).await.map_err(|error| (folder.to_path_buf(), error))?;
+    }
+    Ok(judged.iter().any(Option::is_some))
+}
+
+/// Removes files that nobody needs; damaged ones get a name under which they are not read any more. One that comes back,
+/// after a crash or because this failed, is read again, and does no harm.
+pub(crate) async fn put_away(reactor: &Reactor, folder: &Path, files: Vec<DoneWith>) {
     if files.is_empty() {
         return;
     }
-    for path in files {
-        if let Err(error) = unlink_if_there(reactor, &path).await {
-            tracing::warn!(path = %path.display(), %error, "cannot remove a commit log: the next start does it");
+    for file in files {
+        let path = file.path;
+        let result = match path.file_name().and_then(|name| Name::parse(name.to_str()?)) {
+            Some(name) if file.is_damaged => {
+                let to = folder.join(format!("{}-{}-{ASIDE}", name.shard, name.number));
+                reactor.rename(&path, &to).await
+            }
+            Some(_) if !file.is_damaged => unlink_if_there(reactor, &path).await,
+            _ => Ok(()),
+        };
+        if let Err(error) = result {
+            tracing::warn!(path = %path.display(), %error, "cannot put a commit log away: the next start does it");
         }
     }
     if let Err(error) = reactor.sync_dir(folder).await {
-        tracing::debug!(%error, "removed commit logs may come back");
+        tracing::debug!(%error, "commit logs that were put away may come back");
     }
-}
-
-/// The number in a file's name, `<shard>-<number>`.
-fn file_number(name: &str) -> Option<u64> {
-    let (shard, number) = name.split_once('-')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    (is_number(shard) && is_number(number)).then(|| number.parse().ok())?
-}
-
-/// Reads one file's entries. Returns the first sequence behind all that it mentions.
-async fn read_file(
-    reactor: &Reactor,
-    path: &Arc<Path>,
-    checkpoints: &CheckpointSet,
-    found: &mut HashMap<LogKey, Vec<Entry>>,
-) -> io::Result<u64> {
-    let file = reactor.open(path, OpenHow::read()).await?;
-    let mut window = Window { file: &file, bytes: vec![0; READ_BYTES], start: 0, have: 0 };
-    window.move_to(0).await?;
-    let mut generation = match decode_file_header(window.at(0, BLOCK_BYTES as usize)) {
-        Ok(generation) => Some(generation),
-        Err(HeaderFault::Unused) => None,
-        Err(HeaderFault::Damaged) => {
-            tracing::error!(path = %path.display(), "the header of a commit log is damaged; what holds behind it is used");
-            None
-        }
-        Err(HeaderFault::Version(version)) => {
-            let words = format!("a commit log of version {version}: start the later release that wrote it");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, words));
-        }
-    };
-    let mut expected = None;
-    let mut at = FIRST_WRITE;
-    loop {
-        window.move_to(at).await?;
-        let bytes = window.at(at, WRITE_BYTES_MAX);
-        let Some(write) = WriteHeader::check(bytes).filter(|write| {
-            // Without a header the first write that holds tells the generation.
-            *generation.get_or_insert(write.generation) == write.generation
-                && write.sequence >= write.generation
-                && expected.is_none_or(|expected| write.sequence == expected)
-        }) else {
-            break;
-        };
-        for entry in entries(bytes.get(..write.bytes as usize).unwrap_or_default()) {
-            let Some((entry, within)) = entry else {
-                let words = format!("the write at byte {at} of a commit log holds what no broker writes");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
-            };
-            if checkpoints.get(&entry.key).is_some_and(|log| write.sequence >= log.replay_from) {
-                found.entry(entry.key).or_default().push(Entry {
-                    sequence: write.sequence,
-                    segment: entry.segment,
-                    position: entry.position,
-                    start: entry.start,
-                    end: entry.end,
-                    bytes: entry.bytes,
-                    at: at + within as u64,
-                    file: path.clone(),
-                });
-            }
-        }
-        expected = Some(write.sequence + 1);
-        at += align_up(u64::from(write.bytes));
-    }
-    let reached = expected.or(generation).unwrap_or(0);
-    let Some(generation) = generation else { return Ok(0) };
-    let newest = find_behind(&mut window, at, generation).await?;
-    if newest.is_some_and(|newest| newest >= reached + 2) {
-        tracing::error!(
-            path = %path.display(),
-            position = at,
-            sequence = reached,
-            newest,
-            "a commit log is damaged: a write that was durable does not hold. Acknowledged records may be lost; logs that miss some \
-             are fenced where that shows"
-        );
-    }
-    Ok(newest.map_or(reached, |newest| newest + 1).max(reached))
-}
-
-/// The newest write of this use of the file behind the last one that counts.
-async fn find_behind(window: &mut Window<'_>, from: u64, generation: u64) -> io::Result<Option<u64>> {
-    let end = window.file.len()?;
-    let mut newest = None;
-    let mut at = from;
-    while at < end {
-        window.move_to(at).await?;
-        let bytes = window.at(at, WRITE_BYTES_MAX);
-        if WriteHeader::parse(bytes).is_some_and(|write| write.generation == generation)
-            && let Some(write) = WriteHeader::check(bytes)
-        {
-            newest = newest.max(Some(write.sequence));
-        }
-        at += BLOCK_BYTES;
-    }
-    Ok(newest)
-}
-
-/// A part of a file, in memory.
-struct Window<'f> {
-    file: &'f File,
-    bytes: Vec<u8>,
-    start: u64,
-    have: usize,
-}
-
-impl Window<'_> {
-    /// Sees to it that a whole write at `at` is in the window, as far as the file goes.
-    async fn move_to(&mut self, at: u64) -> io::Result<()> {
-        let is_within = at >= self.start && at + WRITE_BYTES_MAX as u64 <= self.start + self.have as u64;
-        let is_at_end = self.have > 0 && self.have < self.bytes.len() && at >= self.start;
-        if is_within || is_at_end {
-            return Ok(());
-        }
-        self.have = read_up_to(self.file, &mut self.bytes, at).await?;
-        self.start = at;
-        Ok(())
-    }
-
-    /// The bytes from `at` on, at most `len`.
-    fn at(&self, at: u64, len: usize) -> &[u8] {
-        let from = usize::try_from(at.saturating_sub(self.start)).unwrap_or(self.have).min(self.have);
-        self.bytes.get(from..self.have.min(from + len)).unwrap_or_default()
-    }
-}
-
-/// Fills `bytes` from `offset` on, up to the file's end.
-async fn read_up_to(file: &File, bytes: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
-    let want = bytes.len();
-    let mut done = 0;
-    while done < want {
-        let (result, slice) =
-            file.read_at(BufSlice::new(std::mem::take(bytes), done..want), offset + done as u64).await;
-        *bytes = slice.into_inner();
-        match result {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(error) if is_interrupted(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }

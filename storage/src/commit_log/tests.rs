@@ -3,7 +3,7 @@
 use super::COMMIT_LOG_FOLDER;
 use super::files::{FileId, Holder};
 use super::format::{FIRST_WRITE, encode_file_header};
-use super::replay::{EntryReader, Replay};
+use super::replay::{DoneWith, EntryReader, Replay, put_away};
 use super::writer::{CommitLog, Parts, Piece};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
 use crate::disk::reserve::Reserve;
@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-const DATA: &str = "/data";
+pub(super) const DATA: &str = "/data";
 const FILE_BYTES: u64 = 128 << 10;
 const LOGS: i32 = 5;
 
-fn key(partition: i32) -> LogKey {
+pub(super) fn key(partition: i32) -> LogKey {
     LogKey { topic_id: TopicId([3; 16]), partition: PartitionIndex(partition) }
 }
 
@@ -33,11 +33,11 @@ fn checkpoints(replay_from: u64) -> CheckpointSet {
     set
 }
 
-fn reactor_of(world: &SimWorld, node: NodeId) -> Reactor {
+pub(super) fn reactor_of(world: &SimWorld, node: NodeId) -> Reactor {
     world.reactor(node, ReactorLimits { pool_bytes_max: 16 << 20, ..ReactorLimits::default() })
 }
 
-fn run<T: 'static>(world: &SimWorld, reactor: &Reactor, future: impl Future<Output = T> + 'static) -> T {
+pub(super) fn run<T: 'static>(world: &SimWorld, reactor: &Reactor, future: impl Future<Output = T> + 'static) -> T {
     let slot: Rc<RefCell<Option<T>>> = Rc::default();
     let out = slot.clone();
     let task = async move {
@@ -51,6 +51,10 @@ fn run<T: 'static>(world: &SimWorld, reactor: &Reactor, future: impl Future<Outp
 }
 
 fn commit_log(reactor: &Reactor, replay: &Replay) -> CommitLog {
+    commit_log_with(reactor, replay, Duration::from_millis(1))
+}
+
+fn commit_log_with(reactor: &Reactor, replay: &Replay, no_space_retry: Duration) -> CommitLog {
     let parts = Parts {
         reactor: reactor.clone(),
         shard: ShardId(2),
@@ -58,7 +62,7 @@ fn commit_log(reactor: &Reactor, replay: &Replay) -> CommitLog {
         reserve: Reserve::new(Path::new(DATA), 0),
         file_bytes: FILE_BYTES,
         files_max: 3,
-        no_space_retry: Duration::from_millis(1),
+        no_space_retry,
         write_back_bytes: 16 << 10,
         break_durability_for_a_test: false,
         next_sequence: replay.next_sequence(),
@@ -67,7 +71,7 @@ fn commit_log(reactor: &Reactor, replay: &Replay) -> CommitLog {
     CommitLog::new(Path::new(DATA), parts)
 }
 
-fn read(world: &SimWorld, reactor: &Reactor, replay_from: u64) -> Replay {
+pub(super) fn read(world: &SimWorld, reactor: &Reactor, replay_from: u64) -> Replay {
     let on = reactor.clone();
     let read = async move { Replay::read(&on, Path::new(DATA), &checkpoints(replay_from)).await };
     run(world, reactor, read).unwrap()
@@ -79,6 +83,7 @@ fn byte_of(partition: i32, offset: i64) -> u8 {
 
 /// A log that puts one piece in after the other, and gives files back when asked.
 struct User {
+    asked: Cell<u64>,
     log: CommitLog,
     partition: i32,
     /// Offsets that are durable.
@@ -89,6 +94,7 @@ struct User {
 
 impl Holder for User {
     fn ask_write_back(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
         if !self.is_stuck {
             // As if its segment had everything now.
             self.marks.take().into_iter().for_each(|file| self.log.release(file));
@@ -99,7 +105,8 @@ impl Holder for User {
 
 impl User {
     fn new(log: &CommitLog, partition: i32, acked: i64, is_stuck: bool) -> Rc<Self> {
-        Rc::new(Self { log: log.clone(), partition, acked: Cell::new(acked), marks: RefCell::default(), is_stuck })
+        let (acked, marks, asked) = (Cell::new(acked), RefCell::default(), Cell::default());
+        Rc::new(Self { asked, log: log.clone(), partition, acked, marks, is_stuck })
     }
 
     /// One piece; whether it found a place and is durable.
@@ -157,11 +164,11 @@ async fn check(reactor: Reactor, replay: Rc<Replay>, partition: i32, acked: i64)
     end
 }
 
-fn files(world: &SimWorld, node: NodeId) -> Vec<PathBuf> {
+pub(super) fn files(world: &SimWorld, node: NodeId) -> Vec<PathBuf> {
     world.disk(node).list(&Path::new(DATA).join(COMMIT_LOG_FOLDER))
 }
 
-fn world(seed: u64) -> (SimWorld, NodeId) {
+pub(super) fn world(seed: u64) -> (SimWorld, NodeId) {
     let world = SimWorld::new(seed);
     let node = world.add_node();
     world.disk(node).mkdir_all(Path::new(DATA));
@@ -316,21 +323,6 @@ fn three_writes(world: &SimWorld, node: NodeId) -> (PathBuf, Vec<u64>) {
 }
 
 #[test]
-fn a_write_that_does_not_hold_ends_the_file() {
-    for hit in 0..4 {
-        let (world, node) = world(8);
-        let (path, places) = three_writes(&world, node);
-        assert!(world.disk(node).rot(&path, places[hit] + 50, 0x10));
-        let reactor = reactor_of(&world, node);
-        let replay = read(&world, &reactor, 0);
-        let sequences: Vec<u64> = replay.entries(&key(0)).iter().map(|e| e.sequence).collect();
-        assert_eq!(sequences, (1..=hit as u64).collect::<Vec<_>>());
-        // What the next run writes must lie behind all that may be in there.
-        assert!(replay.next_sequence() > if hit < 3 { 4 } else { hit as u64 });
-    }
-}
-
-#[test]
 fn a_damaged_header_hides_nothing() {
     let (world, node) = world(9);
     let (path, _) = three_writes(&world, node);
@@ -354,7 +346,7 @@ fn what_an_earlier_use_of_the_file_left_does_not_count() {
 }
 
 #[test]
-fn entries_before_the_floor_of_a_log_and_of_unknown_logs_are_left_out() {
+fn entries_before_the_floor_of_a_log_are_left_out() {
     let (world, node) = world(11);
     let (_, _) = three_writes(&world, node);
     let reactor = reactor_of(&world, node);
@@ -364,8 +356,50 @@ fn entries_before_the_floor_of_a_log_and_of_unknown_logs_are_left_out() {
     assert!(files(&world, node).is_empty());
 }
 
+/// The checkpoint may be lost.
 #[test]
-fn a_file_of_a_later_version_or_one_that_cannot_be_read_stops_the_start() {
+fn entries_of_a_log_that_no_checkpoint_knows_stay_until_somebody_says_that_it_is_gone() {
+    let (world, node) = world(11);
+    let (path, _) = three_writes(&world, node);
+    let reactor = reactor_of(&world, node);
+    let on = reactor.clone();
+    let read = async move { Replay::read(&on, Path::new(DATA), &CheckpointSet::default()).await };
+    let replay = run(&world, &reactor, read).unwrap();
+    let mut logs = replay.logs();
+    logs.sort_unstable();
+    assert_eq!((logs, replay.entries(&key(0)).len()), (vec![key(0), key(1)], 4));
+    assert_eq!(files(&world, node), std::slice::from_ref(&path));
+    assert_eq!((replay.settle(&key(0)), replay.settle(&key(1))), (vec![], vec![DoneWith::of(path)]));
+}
+
+/// Whether it does is chance: so, many times.
+#[test]
+fn a_removed_file_that_comes_back_does_not_count_again() {
+    for seed in 0..40 {
+        let (world, node) = world(seed);
+        let (path, _) = three_writes(&world, node);
+        let reactor = reactor_of(&world, node);
+        let replay = read(&world, &reactor, 0);
+        let done = [replay.settle(&key(0)), replay.settle(&key(1))].concat();
+        assert_eq!(done, [DoneWith::of(path)]);
+        // Removed, but not durably.
+        world.disk(node).eio_where(|op| op.kind == DiskOpKind::SyncFolder);
+        let on = reactor.clone();
+        let remove = async move { put_away(&on, &Path::new(DATA).join(COMMIT_LOG_FOLDER), done).await };
+        run(&world, &reactor, remove);
+        assert!(files(&world, node).is_empty());
+        world.stop(&reactor);
+        world.disk(node).clear_fault();
+        // A start that doesn't see it gives out its sequences.
+        let reactor = reactor_of(&world, node);
+        assert_eq!(read(&world, &reactor, 0).next_sequence(), 1);
+        world.crash(node);
+        assert!(files(&world, node).is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_file_of_another_version_or_one_that_cannot_be_read_stops_the_start() {
     let (world, node) = world(12);
     let (path, _) = three_writes(&world, node);
     let reactor = reactor_of(&world, node);
@@ -386,5 +420,78 @@ fn a_log_that_nobody_settles_keeps_its_files_alone() {
     by_file.insert(0, replay.settle(&key(0)));
     by_file.insert(1, replay.settle(&key(1)));
     by_file.insert(2, replay.settle(&key(1)));
-    assert_eq!(by_file.into_values().collect::<Vec<_>>(), [vec![], vec![path], vec![]]);
+    assert_eq!(by_file.into_values().collect::<Vec<_>>(), [vec![], vec![DoneWith::of(path)], vec![]]);
+}
+
+#[test]
+fn a_file_that_finds_no_memory_for_its_header_stays_in_the_rotation() {
+    let (world, node) = world(14);
+    let reactor = reactor_of(&world, node);
+    let log = commit_log(&reactor, &read(&world, &reactor, 0));
+    let user = User::new(&log, 0, 0, false);
+    reactor.spawn(user.clone().commit_for_ever(reactor.clone())).unwrap();
+    world.run_for(Duration::from_millis(300));
+    assert!(log.counters().recycles > 0);
+    let mut taken = Vec::new();
+    while let Ok(buf) = reactor.pool().take(4_096) {
+        taken.push(buf);
+    }
+    world.run_for(Duration::from_millis(300));
+    let before = log.counters().recycles;
+    drop(taken);
+    world.run_for(Duration::from_millis(300));
+    assert!(log.counters().recycles > before + 3, "{before}, then {}", log.counters().recycles);
+    assert_eq!(log.counters().files, 3);
+}
+
+#[test]
+fn full_files_are_asked_back_also_where_no_new_one_can_be_made() {
+    let (world, node) = world(15);
+    let reactor = reactor_of(&world, node);
+    let log = commit_log_with(&reactor, &read(&world, &reactor, 0), Duration::from_secs(10));
+    let user = User::new(&log, 0, 0, false);
+    reactor.spawn(user.clone().commit_for_ever(reactor.clone())).unwrap();
+    world.run_until(|| log.counters().files == 1).unwrap();
+    world.disk(node).set_capacity(Some(world.disk(node).used_bytes()));
+    world.run_for(Duration::from_millis(300));
+    assert_eq!(log.counters().files, 1);
+    assert!(log.counters().recycles > 3, "{:?}", log.counters());
+}
+
+#[test]
+fn while_no_file_is_free_commits_do_not_ask_for_one_again_and_again() {
+    let (world, node) = world(16);
+    let reactor = reactor_of(&world, node);
+    let log = commit_log(&reactor, &read(&world, &reactor, 0));
+    let user = User::new(&log, 0, 0, true);
+    reactor.spawn(user.clone().commit_for_ever(reactor.clone())).unwrap();
+    world.run_for(Duration::from_millis(500));
+    let (asked, before) = (user.asked.get(), log.counters().no_place);
+    world.run_for(Duration::from_millis(500));
+    let commits = log.counters().no_place - before;
+    assert!(commits > 500, "{commits} commits");
+    // Up to three files, and a pause between.
+    assert!(user.asked.get() - asked <= 3 * 26, "asked {} times in {commits} commits", user.asked.get() - asked);
+}
+
+#[test]
+fn a_log_is_listed_once_among_those_that_hold_a_file() {
+    let (world, node) = world(17);
+    let reactor = reactor_of(&world, node);
+    let log = commit_log(&reactor, &read(&world, &reactor, 0));
+    // The last one keeps the file.
+    let users: Vec<Rc<User>> = (0..3).map(|partition| User::new(&log, partition, 0, partition == 2)).collect();
+    let (own, mine) = (reactor.clone(), users.clone());
+    run(&world, &reactor, async move {
+        while mine[0].log.0.state.borrow().files.holders_of_filled().is_empty() {
+            for user in &mine {
+                if user.commit(10).await.is_none() {
+                    own.sleep(Duration::from_millis(1)).await;
+                }
+                // Its segment has it already.
+                user.ask_write_back();
+            }
+        }
+    });
+    assert_eq!(log.0.state.borrow().files.holders_of_filled().iter().map(Vec::len).collect::<Vec<_>>(), [3]);
 }

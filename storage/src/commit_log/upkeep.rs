@@ -4,11 +4,11 @@
 //!
 //! A file is wanted as soon as none is ready behind the one being written. It comes from, in this order: a full file
 //! that nobody needs; a new one, while there are fewer than may be; the oldest full one whose logs can be written back.
-//! An idle shard makes none.
+//! The last also while there is no space or memory for the others. An idle shard makes none.
 
 use super::files::{FileId, Holder};
 use super::format::encode_file_header;
-use super::replay;
+use super::replay::{self, DoneWith};
 use super::writer::{CommitLog, State};
 use crate::disk::BLOCK_BYTES;
 use crate::disk::files::{is_shortage, mkdir_if_missing, write_full};
@@ -22,24 +22,38 @@ use std::time::Duration;
 /// How often the end of the work is looked for at a clean stop.
 const FINISH_LOOK: Duration = Duration::from_millis(1);
 
+/// How long logs that were asked for a file have, before they, or others, are asked again. They begin the work themselves
+/// when they give it back: this is for those that could not.
+const ASK_PAUSE: Duration = Duration::from_millis(20);
+
 /// What is to be done next.
 enum Next {
     Renew(FileId, Rc<File>),
     Make(u64),
+    Ask,
     Nothing,
 }
 
 impl CommitLog {
-    /// Starts the work, unless it is under way or has to wait for space.
+    /// Starts the work, unless it is under way or there is nothing that can be done now.
     pub(super) fn tend(&self, state: &mut State) {
-        let now = self.0.reactor.now();
-        if state.is_tended || state.is_off || state.retry_at.is_some_and(|at| now < at) {
+        if state.is_tended || !self.is_work_due(state) {
             return;
         }
-        state.retry_at = None;
         let log = self.clone();
         // Without a task the next commit tries again.
         state.is_tended = self.0.reactor.spawn(async move { log.work().await }).is_ok();
+    }
+
+    /// Whether a file is wanted, and something can be done for it. Asked by every commit while none is free.
+    fn is_work_due(&self, state: &State) -> bool {
+        if state.is_off || state.files.has_ready() {
+            return false;
+        }
+        let now = self.0.reactor.now();
+        let may_renew = state.files.has_renewable() && state.renew_at.is_none_or(|at| at <= now);
+        let may_make = state.files.len() < self.0.parts.files_max && state.make_at.is_none_or(|at| at <= now);
+        may_renew || may_make || state.ask_at.is_none_or(|at| at <= now)
     }
 
     async fn work(&self) {
@@ -50,49 +64,54 @@ impl CommitLog {
                 state.is_tended = !matches!(next, Next::Nothing);
                 next
             };
+            let is_renewal = matches!(next, Next::Renew(..));
             let result = match next {
                 Next::Renew(id, file) => self.renew(id, &file).await,
                 Next::Make(number) => self.make(number).await,
-                Next::Nothing => break,
+                Next::Ask => {
+                    self.ask_for_a_file();
+                    Ok(())
+                }
+                Next::Nothing => return,
             };
             if let Err(error) = result {
                 let mut state = self.0.state.borrow_mut();
-                state.is_tended = false;
                 if is_shortage(&error) {
                     tracing::debug!(%error, "no commit-log file now");
-                    state.retry_at = Some(self.0.reactor.now() + self.0.parts.no_space_retry);
+                    let later = Some(self.0.reactor.now() + self.0.parts.no_space_retry);
+                    let at = if is_renewal { &mut state.renew_at } else { &mut state.make_at };
+                    *at = later;
                 } else {
                     self.switch_off(&mut state, "preparing a commit-log file", &error);
                 }
-                break;
             }
         }
-        self.ask_for_a_file();
     }
 
     fn next_work(&self, state: &mut State) -> Next {
         if state.is_off || state.files.has_ready() {
             return Next::Nothing;
         }
-        if let Some((id, file)) = state.files.begin_renewal() {
+        let now = self.0.reactor.now();
+        if state.renew_at.is_none_or(|at| at <= now)
+            && let Some((id, file)) = state.files.begin_renewal()
+        {
             return Next::Renew(id, file);
         }
-        if state.files.len() < self.0.parts.files_max {
+        if state.make_at.is_none_or(|at| at <= now) && state.files.len() < self.0.parts.files_max {
             state.next_number += 1;
             return Next::Make(state.next_number - 1);
+        }
+        if state.ask_at.is_none_or(|at| at <= now) {
+            state.ask_at = Some(now + ASK_PAUSE);
+            return Next::Ask;
         }
         Next::Nothing
     }
 
-    /// If no file is ready, and none can be made: has the logs of the oldest one written back that can be.
+    /// Has the logs of the oldest full file written back that can be.
     fn ask_for_a_file(&self) {
-        let filled = {
-            let state = self.0.state.borrow();
-            if state.is_off || state.files.has_ready() || state.files.len() < self.0.parts.files_max {
-                return;
-            }
-            state.files.holders_of_filled()
-        };
+        let filled = self.0.state.borrow().files.holders_of_filled();
         let ask = |holders: &Vec<Weak<dyn Holder>>| {
             let asked = holders.iter().filter_map(Weak::upgrade).filter(|holder| holder.ask_write_back()).count();
             asked > 0
@@ -104,8 +123,19 @@ impl CommitLog {
     async fn renew(&self, id: FileId, file: &File) -> io::Result<()> {
         // Nothing of this or a later sequence was ever written to it.
         let generation = self.0.state.borrow().next_sequence;
-        self.write_header(file, generation).await?;
-        self.0.state.borrow_mut().files.renewed(id, generation);
+        if let Err(error) = self.write_header(file, generation).await {
+            if is_shortage(&error) {
+                // Nothing was written: a header lies in blocks that are there.
+                self.0.state.borrow_mut().files.not_renewed(id);
+            }
+            return Err(error);
+        }
+        {
+            let mut state = self.0.state.borrow_mut();
+            state.files.renewed(id, generation);
+            // Who was asked has given it back: the next time others may be asked at once.
+            state.ask_at = None;
+        }
         self.count(|c| c.recycles += 1);
         Ok(())
     }
@@ -136,13 +166,13 @@ impl CommitLog {
         match self.write_new(&path).await {
             Ok((file, generation)) => {
                 let bytes = self.0.parts.file_bytes;
-                self.0.state.borrow_mut().files.add(path, Rc::new(file), generation, bytes);
+                self.0.state.borrow_mut().files.add(path, number, Rc::new(file), generation, bytes);
                 self.count(|c| c.files += 1);
                 Ok(())
             }
             Err(error) => {
                 // What is there of it would only take space; if this fails as well, the next start removes it.
-                replay::remove(reactor, folder, vec![path]).await;
+                replay::put_away(reactor, folder, vec![DoneWith::of(path)]).await;
                 Err(error)
             }
         }
@@ -169,6 +199,7 @@ impl CommitLog {
             self.0.reactor.sleep(FINISH_LOOK).await;
         }
         let files = self.0.state.borrow_mut().files.take_free();
-        replay::remove(&self.0.reactor, &self.0.folder, files).await;
+        let files = files.into_iter().map(DoneWith::of).collect();
+        replay::put_away(&self.0.reactor, &self.0.folder, files).await;
     }
 }

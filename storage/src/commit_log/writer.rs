@@ -12,7 +12,9 @@
 //! Nothing is allocated for a commit: staging memory and the lists of those who wait are used again and again.
 
 use super::files::{FileId, Files, Holder, Place};
-use super::format::{ENTRY_HEADER_BYTES, EntryHeader, WRITE_BYTES_MAX, WRITE_HEADER_BYTES, WriteHeader};
+use super::format::{
+    ENTRY_HEADER_BYTES, EntryHeader, FILE_BYTES_MAX, WRITE_BYTES_MAX, WRITE_HEADER_BYTES, WriteHeader,
+};
 use super::{COMMIT_LOG_FOLDER, Choice, CommitLogCounters};
 use crate::disk::checkpoint::LogKey;
 use crate::disk::files::write_full;
@@ -94,8 +96,12 @@ pub(super) struct State {
     spare_bufs: Vec<AlignedBuf>,
     spare_lists: Vec<Vec<Option<Waker>>>,
     pub(super) next_number: u64,
-    /// No file before this: there was no space for one.
-    pub(super) retry_at: Option<Monotonic>,
+    /// No new file before this: there was no space for one,
+    pub(super) make_at: Option<Monotonic>,
+    /// and no new header: there was no memory.
+    pub(super) renew_at: Option<Monotonic>,
+    /// No log is asked to give a full file back before this: some have been.
+    pub(super) ask_at: Option<Monotonic>,
     pub(super) is_tended: bool,
     /// Logs that were let go of with bytes that only the commit log has.
     abandoned: HashSet<LogKey>,
@@ -122,7 +128,7 @@ pub(crate) struct Failed;
 impl CommitLog {
     /// The commit log of a shard in the data folder `data`. Nothing is made before it is wanted.
     pub(crate) fn new(data: &Path, parts: Parts) -> Self {
-        let file_bytes = align_down(parts.file_bytes);
+        let file_bytes = align_down(parts.file_bytes.min(FILE_BYTES_MAX));
         let share = align_down(file_bytes / (WRITES_PER_FILE_MIN + 1));
         assert!(share >= BLOCK_BYTES, "commit-log files of {file_bytes} bytes");
         let write_bytes_max = usize::try_from(share).map_or(WRITE_BYTES_MAX, |share| share.min(WRITE_BYTES_MAX));
@@ -143,7 +149,9 @@ impl CommitLog {
                 spare_bufs: Vec::new(),
                 spare_lists: Vec::new(),
                 next_number: parts.next_number,
-                retry_at: None,
+                make_at: None,
+                renew_at: None,
+                ask_at: None,
                 is_tended: false,
                 abandoned: HashSet::new(),
             }),
@@ -238,7 +246,7 @@ impl CommitLog {
         let Some(buf) = state.spare_bufs.pop().or_else(|| self.0.reactor.pool().take(bytes_max).ok()) else {
             return false;
         };
-        let place = state.files.begin(bytes_max as u64);
+        let place = state.files.begin(state.next_sequence, bytes_max as u64);
         if !state.files.has_ready() {
             self.tend(state);
         }
@@ -283,6 +291,8 @@ impl CommitLog {
         let header = WriteHeader {
             sequence: write.sequence,
             generation: write.place.generation,
+            first: write.place.first,
+            follows: write.place.follows,
             bytes: write.bytes as u32,
             entries: write.entries,
         };

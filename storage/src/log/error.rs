@@ -84,6 +84,16 @@ pub enum Damage {
         /// The offset behind the last of the records.
         expected: Offset,
     },
+    /// The commit log and the segment have different bytes for the same offsets.
+    #[error(
+        "the commit log has other bytes for the offsets {from} to {to} than the segment: one of the two is damaged"
+    )]
+    Differs {
+        /// The first of the entry's offsets.
+        from: Offset,
+        /// The offset behind its last.
+        to: Offset,
+    },
 }
 
 /// An empty file of this name, in an otherwise empty folder, says that what was in it is given up.

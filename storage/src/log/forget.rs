@@ -13,6 +13,7 @@
 //! After a crash before 2 there is a whole log of a topic that nobody knows: it is set aside, never removed.
 
 use super::Log;
+use super::config::LogConfig;
 use super::env::StorageEnv;
 use super::error::ChangeError;
 use super::names::LogName;
@@ -110,21 +111,42 @@ impl StorageEnv {
         }
     }
 
-    /// Renames a folder whose topic nobody knows, durably: nothing in it is lost, and its name is free. What was recorded
-    /// as deleted is removed in the background; anything else stays until somebody removes it. Returns where it is now.
+    /// Renames a folder whose topic nobody knows, durably: nothing in it is lost, and its name is free. It gets what the
+    /// commit log has of it first. What was recorded as deleted is removed in the background; anything else stays until
+    /// somebody removes it. Returns where it is now.
     ///
     /// # Errors
     /// When the disk fails.
     pub async fn set_stray_aside(&self, folder: &str, key: LogKey) -> io::Result<PathBuf> {
         let is_deleted = self.checkpoint_of(&key).is_some_and(|entry| entry.is_deleted);
+        if !is_deleted {
+            self.complete_stray(folder, key).await;
+        }
         let to = aside(self.reactor(), self.data(), folder, if is_deleted { DELETE_SUFFIX } else { STRAY_SUFFIX });
         self.reactor().rename(&self.data().join(folder), &to).await?;
         self.sync_data().await?;
         if is_deleted {
-            // Else the commit log's part stays as well, for whoever wants the folder back.
             self.settle(&key);
             self.remove_leftovers(vec![to.clone()]);
         }
         Ok(to)
+    }
+
+    /// Opens a log only to have it recovered, so that the commit log need not keep its part. If that can't be, it keeps it,
+    /// for as long as the folder is there.
+    async fn complete_stray(&self, folder: &str, key: LogKey) {
+        if self.replay().entries(&key).is_empty() {
+            return;
+        }
+        let Some((topic, _)) = folder.rsplit_once('-') else { return };
+        let name = LogName { topic: topic.to_owned(), partition: key.partition, topic_id: key.topic_id };
+        let failed = match Log::open(self, name, LogConfig::default()).await {
+            Ok(log) => match log.close().await {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(folder, %failed, "a folder of an unknown topic lacks what the commit log has of it, which is kept");
     }
 }

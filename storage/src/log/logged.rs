@@ -26,10 +26,25 @@ impl StorageEnv {
             return;
         }
         let (reactor, folder) = (self.reactor().clone(), self.data().join(COMMIT_LOG_FOLDER));
-        let task = async move { replay::remove(&reactor, &folder, files).await };
+        let task = async move { replay::put_away(&reactor, &folder, files).await };
         if self.reactor().spawn(task).is_err() {
             tracing::debug!("no task for removing commit logs: the next start does it");
         }
+    }
+
+    /// Entries of logs that nobody knows count no more. To be called once, with who knows all logs there are, when those
+    /// are open or known to be offline.
+    pub fn settle_unknown(&self, is_known: impl Fn(&LogKey) -> bool) {
+        for key in self.replay().logs().iter().filter(|key| !is_known(key)) {
+            tracing::info!(topic_id = %key.topic_id, partition = %key.partition, "the commit log's entries of a log that is gone are dropped");
+            self.settle(key);
+        }
+    }
+
+    /// Logs that have entries left from earlier runs that are not in their segments.
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<LogKey> {
+        self.replay().logs()
     }
 
     /// The clean end, after all logs are closed: the commit log's files go, so that the next start reads none.

@@ -11,7 +11,8 @@
 //!
 //! An entry ends where the segment has been read to, or before: the segment has it. An entry that covers that place
 //! brings what is missing; then the reading goes on there, and checks the batches as it checks all others. An entry
-//! that starts further on shows that batches between are missing, which were acknowledged: that is rot.
+//! that starts further on shows that batches between are missing, which were acknowledged: that is rot. So is what the
+//! segment has already and has otherwise than the entry, and a record that only a damaged write of the commit log names.
 //!
 //! Only the entry's own bytes are written over. What stands behind them stays: it may be whole, and acknowledged by a
 //! write to the segment that came later.
@@ -23,14 +24,16 @@ use super::recover_read::Scanned;
 use crate::batch::Batches;
 use crate::commit_log::replay::{Entry, EntryReader};
 use crate::disk::files::{read_full, write_full};
-use crate::disk::{align_down, align_up};
+use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::Offset;
 use corelog_reactor::Durability;
 use std::io;
 use std::path::Path;
 
-/// Bytes that are put in with one write, and one reading after it, if one entry is not larger.
-const PART_BYTES: usize = 512 << 10;
+/// Bytes that are put in before the segment is read on: so many, and those of one entry.
+const PART_BYTES: usize = 256 << 10;
+/// Bytes of one write, if there is the memory; else a block, which the storage keeps aside.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Batches that the segment lacks, from where it was read to.
 struct Missing {
@@ -83,21 +86,29 @@ impl Recovery<'_> {
         let mut missing = Missing::behind(scanned);
         let mut expected = scanned.next;
         for entry in entries {
-            // The segment may have what lies between: it is read on.
-            if entry.start > missing.next || missing.bytes.len() >= PART_BYTES {
+            // The segment may have what lies between, or before: it is read on.
+            let is_known_place = entry.start == missing.next && entry.is_sound;
+            if !is_known_place || missing.bytes.len() >= PART_BYTES {
                 self.put_in(&path, base, scanned, &missing).await?;
                 missing = Missing::behind(scanned);
             }
-            if entry.end <= missing.next {
+            let is_there = entry.end <= missing.next;
+            // Older segments were whole before this one had a file.
+            if is_there && (entry.segment < base || !entry.is_sound) {
                 continue;
             }
-            expected = entry.end;
-            let may_fit = entry.segment == base && entry.start <= missing.next;
-            let fits = may_fit && {
-                let bytes = reader.read(entry).await.map_err(failed(&path, "read its part of the commit log"))?;
-                missing.take(entry, &bytes)
-            };
-            if !fits {
+            expected = expected.max(entry.end);
+            if entry.segment != base || entry.start > missing.next || !entry.is_sound {
+                break;
+            }
+            let bytes = reader.read(entry).await.map_err(failed(&path, "read its part of the commit log"))?;
+            if entry.start < missing.next
+                && let Some(position) = self.first_difference(&path, scanned, entry.position, &bytes).await?
+            {
+                let fault = Damage::Differs { from: entry.start, to: entry.end };
+                return Ok(Some(FenceReason::Rot { segment: base, position, offset: entry.start, fault }));
+            }
+            if !is_there && !missing.take(entry, &bytes) {
                 break;
             }
         }
@@ -122,26 +133,63 @@ impl Recovery<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let start = align_down(missing.position);
         let end = align_up(missing.position + bytes.len() as u64);
-        let buf = self.env.reactor().pool().take((end - start) as usize);
-        let buf = buf.map_err(|e| failed(path, "write it")(io::Error::new(io::ErrorKind::OutOfMemory, e)))?;
+        let mut done = 0;
+        while done < bytes.len() {
+            done += self
+                .put_piece(path, scanned, missing.position + done as u64, bytes.get(done..).unwrap_or_default())
+                .await?;
+        }
+        scanned.file_bytes = scanned.file_bytes.max(end);
+        scanned.is_mended = true;
+        self.env.count(|c| c.log_replayed += missing.batches);
+        self.read_on(base, scanned).await
+    }
+    /// Writes the first of `bytes` at `position`, as many as there is memory for. Returns their number.
+    async fn put_piece(&self, path: &Path, scanned: &Scanned, position: u64, bytes: &[u8]) -> Result<usize, OpenError> {
+        let start = align_down(position);
+        let skip = (position - start) as usize;
+        let wanted = align_up((skip + bytes.len()) as u64).min(PIECE_BYTES as u64) as usize;
+        let buf = self.env.reactor().pool().take(wanted).ok().or_else(|| self.env.take_block());
+        let Some(buf) = buf else {
+            let error = io::Error::new(io::ErrorKind::OutOfMemory, "no block of memory");
+            return Err(failed(path, "write it")(error));
+        };
         let (have, mut buf) = read_full(&scanned.file, buf, start).await;
         let have = have.map_err(failed(path, "read it"))?;
         if let Some(behind) = buf.get_mut(have..) {
             behind.fill(0);
         }
-        let skip = (missing.position - start) as usize;
-        if let Some(slot) = buf.get_mut(skip..skip + bytes.len()) {
-            slot.copy_from_slice(bytes);
-        }
         let len = buf.len();
+        let part = bytes.get(..(len - skip).min(bytes.len())).unwrap_or_default();
+        if let Some(slot) = buf.get_mut(skip..skip + part.len()) {
+            slot.copy_from_slice(part);
+        }
         // Synced with all that was recovered, before the log opens and the commit log's file may go.
-        let (written, _) = write_full(&scanned.file, buf, len, start, Durability::None).await;
+        let (written, buf) = write_full(&scanned.file, buf, len, start, Durability::None).await;
         written.map_err(failed(path, "write what the commit log has of it"))?;
-        scanned.file_bytes = scanned.file_bytes.max(end);
-        scanned.is_mended = true;
-        self.env.count(|c| c.log_replayed += missing.batches);
-        self.read_on(base, scanned).await
+        if len == BLOCK_BYTES as usize {
+            self.env.give_block(buf);
+        }
+        Ok(part.len())
+    }
+
+    /// Where the segment has other bytes than an entry that starts at `position`, if it does before its end.
+    async fn first_difference(
+        &self,
+        path: &Path,
+        scanned: &Scanned,
+        position: u64,
+        bytes: &[u8],
+    ) -> Result<Option<u64>, OpenError> {
+        let end = scanned.position.min(position + bytes.len() as u64);
+        if position >= end {
+            // It claims to be elsewhere than its offsets are.
+            return Ok(Some(scanned.position));
+        }
+        let have = self.read_range(scanned, position, end).await.map_err(failed(path, "read it"))?;
+        let ours = bytes.get(..(end - position) as usize).unwrap_or_default();
+        let same = have.iter().zip(ours).take_while(|(a, b)| a == b).count();
+        Ok((same < ours.len()).then_some(position + same as u64))
     }
 }

@@ -172,8 +172,8 @@ impl Log {
             Reach::Durable => segment.durable,
         };
         let target = end.min(start + inner.env.options().commit_bytes_max);
-        let is_boundary = base == state.active.base && target == segment.boundary && target == segment.durable;
-        let boundary = is_boundary.then_some(state.durable_end);
+        let is_boundary = target == segment.boundary && target == segment.durable;
+        let boundary = is_boundary.then(|| state.end_of_durable(base)).flatten();
         let whole_end = align_down(target);
         let mut whole = TailSlices::new();
         segment.tail.slices(start, whole_end, &mut whole);

@@ -354,6 +354,16 @@ impl State {
         self.segments().rev().take_while(|s| !s.is_written() || s.bytes() == 0).filter(|s| !s.is_written()).last()
     }
 
+    /// The offset behind what is durable of a segment: not of one behind the first that has anything that is not.
+    pub(super) fn end_of_durable(&self, base: Offset) -> Option<Offset> {
+        if base == self.active.base {
+            return (self.durable_end >= base).then_some(self.durable_end);
+        }
+        let next = self.older_at(base) + 1;
+        let end = self.older.get(next).map_or(self.active.base, |next| next.base);
+        (self.durable_end >= base).then_some(self.durable_end.min(end))
+    }
+
     /// Takes out a mark of what its segment has by now.
     pub(super) fn take_mark(&mut self) -> Option<Mark> {
         let first = *self.marks.first()?;

@@ -26,15 +26,16 @@ pub(crate) struct WriteBacks {
 }
 
 impl WriteBacks {
-    fn push(&self, log: Weak<Inner>, env: &StorageEnv) {
-        self.due.borrow_mut().push_back(log);
-        if self.running.get() < AT_ONCE_MAX {
-            let own = env.clone();
-            if env.reactor().spawn(async move { write_back_due(&own).await }).is_ok() {
-                self.running.set(self.running.get() + 1);
-            }
-            // Else the next one that is due tries again.
+    /// Sees to it that somebody works on what is due.
+    fn start(&self, env: &StorageEnv) {
+        if self.running.get() >= AT_ONCE_MAX || self.due.borrow().is_empty() {
+            return;
         }
+        let own = env.clone();
+        if env.reactor().spawn(async move { write_back_due(&own).await }).is_ok() {
+            self.running.set(self.running.get() + 1);
+        }
+        // Else whoever asks next tries again, also if it is a log that is due already.
     }
 }
 
@@ -88,8 +89,12 @@ impl Log {
 impl Inner {
     /// The log is due.
     pub(super) fn want_write_back(&self) {
+        let queue = self.env.write_backs();
         if !self.is_due.replace(true) {
-            self.env.write_backs().push(self.me.clone(), &self.env);
+            queue.due.borrow_mut().push_back(self.me.clone());
+            queue.start(&self.env);
+        } else if queue.running.get() == 0 {
+            queue.start(&self.env);
         }
     }
 }
