@@ -128,7 +128,7 @@ impl Default for StorageOptions {
             pending_bytes_max: 16 << 20,
             commit_bytes_max: COMMIT_BYTES_MAX,
             prewritten_bytes_max: 512 << 20,
-            first_room_bytes: 64 << 10,
+            first_room_bytes: 48 << 10,
             spare_bytes_max: 64 << 20,
             recovery_point_bytes_max: 32 << 20,
             no_space_retry: Duration::from_millis(500),
