@@ -527,7 +527,13 @@ fn the_examples_of_the_help_work() {
     {
         let words = line.split_whitespace().skip_while(|word| *word != "corelog");
         match Cli::try_parse_from(words).map(Cli::into_action) {
-            Ok(Action::Serve(_) | Action::Check { .. } | Action::Print(_)) => tried += 1,
+            Ok(
+                Action::Serve(_)
+                | Action::Check { .. }
+                | Action::Print(_)
+                | Action::Import { .. }
+                | Action::Export { .. },
+            ) => tried += 1,
             other => panic!("{line}: {other:?}"),
         }
     }
