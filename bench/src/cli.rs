@@ -112,10 +112,10 @@ pub enum Command {
         #[command(flatten)]
         load: Load,
         /// The limit, in milliseconds.
-        #[arg(long, default_value_t = 5.0)]
+        #[arg(long, default_value_t = 5.0, value_parser = positive)]
         p99_ms: f64,
         /// How close the answer has to be, in percent of the rate.
-        #[arg(long, default_value_t = 5.0)]
+        #[arg(long, default_value_t = 5.0, value_parser = percent)]
         precision: f64,
         /// How long each step is, and what comes of it.
         #[command(flatten)]
@@ -126,10 +126,10 @@ pub enum Command {
         /// The folder. A scratch file is made in it and removed.
         folder: PathBuf,
         /// Bytes of the scratch file, in MiB.
-        #[arg(long, default_value_t = 2048)]
+        #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..))]
         mib: u64,
         /// Seconds for each measurement.
-        #[arg(long, default_value_t = 5.0)]
+        #[arg(long, default_value_t = 5.0, value_parser = positive)]
         seconds: f64,
         /// Also as JSON, into this file.
         #[arg(long)]
@@ -180,7 +180,7 @@ pub struct Target {
 #[command(next_help_heading = "Load")]
 pub struct Load {
     /// Records a second in total; without it, as fast as answers come.
-    #[arg(long, value_parser = positive)]
+    #[arg(long, value_parser = rate)]
     pub rate: Option<f64>,
     /// How arrivals are spaced.
     #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
@@ -192,7 +192,7 @@ pub struct Load {
     #[arg(long, value_name = "FILE")]
     pub lines: Option<PathBuf>,
     /// Give records one of this many keys; without it, keys are null.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,
     /// none, gzip, snappy, lz4 or zstd.
     #[arg(long, default_value = "none", value_parser = codec)]
@@ -201,22 +201,22 @@ pub struct Load {
     #[arg(long, default_value = "16KiB", value_parser = bytes)]
     pub batch_bytes: usize,
     /// Records arrive one by one and gather in a batch for this long at most. Without it, whole batches arrive.
-    #[arg(long, requires = "rate")]
+    #[arg(long, requires = "rate", value_parser = not_negative)]
     pub linger_ms: Option<f64>,
     /// Connections.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = connections)]
     pub connections: usize,
     /// Requests that a connection may have open.
     #[arg(long, default_value_t = 5)]
     pub in_flight: usize,
-    /// 0, 1 or all.
+    /// 0, 1 or all. With 0 nothing answers: latency ends when the request is handed to the system.
     #[arg(long, default_value = "all", value_parser = acks)]
     pub acks: i16,
     /// Each connection is an idempotent producer.
     #[arg(long)]
     pub idempotent: bool,
     /// Milliseconds that the broker may take for a request.
-    #[arg(long, default_value_t = 30_000)]
+    #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(i32).range(1..))]
     pub timeout_ms: i32,
     /// Seed of contents and schedule.
     #[arg(long, default_value_t = 1)]
@@ -228,22 +228,22 @@ pub struct Load {
 #[command(next_help_heading = "Reading")]
 pub struct Reading {
     /// Connections that share the partitions.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = connections)]
     pub consumers: usize,
     /// Groups of such connections; each reads everything.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = connections)]
     pub groups: usize,
     /// fetch.max.wait.ms
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(i32).range(0..=60_000))]
     pub max_wait_ms: i32,
     /// fetch.min.bytes
     #[arg(long, default_value_t = 1)]
     pub min_bytes: i32,
     /// fetch.max.bytes
-    #[arg(long, default_value = "50MiB", value_parser = bytes)]
+    #[arg(long, default_value = "50MiB", value_parser = some_bytes)]
     pub max_bytes: usize,
     /// max.partition.fetch.bytes
-    #[arg(long, default_value = "1MiB", value_parser = bytes)]
+    #[arg(long, default_value = "1MiB", value_parser = some_bytes)]
     pub partition_max_bytes: usize,
     /// Only committed records.
     #[arg(long)]
@@ -258,7 +258,7 @@ pub struct Run {
     #[arg(long, default_value_t = 30.0, value_parser = positive)]
     pub duration: f64,
     /// Seconds before that.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, value_parser = not_negative)]
     pub warm_up: f64,
     /// Count until this much was produced, such as 30GiB, instead of for --duration.
     #[arg(long, value_parser = total_bytes)]
@@ -309,7 +309,7 @@ pub struct Compare {
     #[arg(long, default_value_t = 15.0, value_parser = positive)]
     pub duration: f64,
     /// Seconds of load on each broker before anything counts (a JVM needs about a minute).
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 60.0, value_parser = not_negative)]
     pub warm_up: f64,
     /// Cores for the brokers, as taskset(1) takes them.
     #[arg(long, default_value = "0")]
@@ -340,10 +340,42 @@ pub enum Arrivals {
     Constant,
 }
 
+/// No time or number of seconds is longer than this: some four months.
+const NUMBER_MAX: f64 = 1e7;
+/// More records a second than this no machine sends.
+const RATE_MAX: f64 = 1e9;
+/// Connections of one run.
+const CONNECTIONS_MAX: usize = 10_000;
+
+fn number(text: &str, within: impl Fn(f64) -> bool, words: &str) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|number| within(*number)).ok_or(words.into())
+}
+
 fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("a number above 0".into()),
+    number(text, |number| number > 0.0 && number <= NUMBER_MAX, "a number above 0, at most 10000000")
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    number(text, |number| (0.0..=NUMBER_MAX).contains(&number), "a number from 0 to 10000000")
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, |number| number > 0.0 && number <= RATE_MAX, "records a second, above 0 and at most 1000000000")
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    number(text, |number| (0.1..=100.0).contains(&number), "percent, from 0.1 to 100")
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=CONNECTIONS_MAX).contains(number));
+    number.ok_or(format!("from 1 to {CONNECTIONS_MAX}"))
+}
+
+fn some_bytes(text: &str) -> Result<usize, String> {
+    match bytes(text)? {
+        0 => Err("at least 1 byte".into()),
+        bytes => Ok(bytes),
     }
 }
 
@@ -406,6 +438,34 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_that_no_run_could_have_are_refused() {
+        let refused = |words: &str| Cli::try_parse_from(words.split(' ')).is_err();
+        for bad in [
+            "produce --rate 1e300",
+            "produce --rate NaN",
+            "produce --duration 1e300",
+            "produce --warm-up NaN",
+            "produce --warm-up=-1",
+            "produce --rate 1 --linger-ms=-5",
+            "produce --keys 0",
+            "produce --connections 0",
+            "produce --connections 100000",
+            "produce --timeout-ms=-5",
+            "consume --max-bytes 0",
+            "consume --max-wait-ms 2147483647",
+            "e2e --groups 0",
+            "ramp --precision 0",
+            "ramp --precision NaN",
+            "ramp --p99-ms=-1",
+            "disk . --seconds NaN",
+            "disk . --mib 0",
+        ] {
+            assert!(refused(&format!("corelog-bench {bad}")), "{bad}");
+        }
+        assert!(!refused("corelog-bench produce --rate 0.1 --warm-up 0 --linger-ms 0 --create 1"));
     }
 
     #[test]

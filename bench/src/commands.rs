@@ -18,6 +18,10 @@ use crate::measure::result::RunResult;
 use crate::payload::spec::{RecordSpec, ValueSource};
 use crate::report::progress::Line;
 use crate::report::{disk, files, html, table};
+use crate::say;
+
+/// A step of a ramp counts from this share of its rate on.
+const REACHED_MIN: f64 = 0.9;
 
 /// Does what the command line says.
 ///
@@ -113,7 +117,8 @@ fn job(
     consume: Option<ConsumeSpec>,
     run: &Run,
 ) -> Job {
-    let workload = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let workload = words.collect::<Vec<_>>().join(" ");
     let produce_only = kind == "produce";
     Job {
         kind,
@@ -148,11 +153,16 @@ pub fn perform(reactor: &Reactor, job: &Job, quiet: bool) -> Result<Outcome, Ben
 }
 
 fn single(job: Job, run: &Run) -> Result<(), BenchError> {
+    if run.total.is_some() && job.produce_bytes.is_none() {
+        return Err(BenchError::Usage(format!("--total is for produce; {} takes --duration", job.kind)));
+    }
+    files_can_be_written(run)?;
     let reactor = ring::reactor(run.core)?;
     let outcome = perform(&reactor, &job, run.quiet)?;
-    print!("{}", table::single(&outcome.result));
-    write(&outcome, run)?;
-    conclude(outcome)
+    // The files first: whoever reads the table may be gone.
+    let written = write(&outcome, run);
+    say!("{}", table::single(&outcome.result));
+    conclude(outcome).and(written)
 }
 
 fn conclude(outcome: Outcome) -> Result<(), BenchError> {
@@ -161,7 +171,7 @@ fn conclude(outcome: Outcome) -> Result<(), BenchError> {
     }
     match outcome.verdict {
         Some(Ok(text)) => {
-            println!("verified: {text}");
+            say!("verified: {text}\n");
             Ok(())
         }
         Some(Err(text)) => Err(BenchError::Verify(text)),
@@ -169,30 +179,31 @@ fn conclude(outcome: Outcome) -> Result<(), BenchError> {
     }
 }
 
+/// Said before the run, not after it.
+fn files_can_be_written(run: &Run) -> Result<(), BenchError> {
+    let files = [&run.json, &run.hgrm, &run.hlog, &run.html];
+    files.into_iter().flatten().try_for_each(|path| files::can_be_written(path))
+}
+
+/// Writes what was asked for; a file that fails leaves the others to be written.
 fn write(outcome: &Outcome, run: &Run) -> Result<(), BenchError> {
     let result = &outcome.result;
-    if let Some(path) = &run.json {
-        files::json(path, result)?;
-    }
-    if let Some(path) = &run.hgrm {
-        files::text(path, &outcome.hgrm)?;
-    }
-    if let Some(path) = &run.hlog {
-        files::bytes(path, &outcome.interval_log)?;
-    }
-    if let Some(path) = &run.html {
-        files::text(path, &html::page("corelog-bench", std::slice::from_ref(result), ""))?;
-    }
-    Ok(())
+    let page = || html::page("corelog-bench", std::slice::from_ref(result), "");
+    let json = run.json.as_ref().map_or(Ok(()), |path| files::json(path, result));
+    let hgrm = run.hgrm.as_ref().map_or(Ok(()), |path| files::text(path, &outcome.hgrm));
+    let hlog = run.hlog.as_ref().map_or(Ok(()), |path| files::bytes(path, &outcome.interval_log));
+    let html = run.html.as_ref().map_or(Ok(()), |path| files::text(path, &page()));
+    json.and(hgrm).and(hlog).and(html)
 }
 
 /// Looks for the highest rate whose 99th percentile keeps the limit: doubles until it doesn't, then halves the interval.
 fn ramp(mut job: Job, p99_ms: f64, precision: f64, arrivals: Arrivals, run: &Run) -> Result<(), BenchError> {
+    files_can_be_written(run)?;
     let reactor = ring::reactor(run.core)?;
     let first = job.produce.as_ref().and_then(|spec| spec.pace.rate()).unwrap_or(10_000.0);
     let (mut low, mut high, mut rate) = (0.0_f64, f64::INFINITY, first);
     let mut best: Option<Outcome> = None;
-    println!("{:>14} {:>14} {:>12} {:>12}  within {p99_ms} ms", "records/s", "reached", "p50 ms", "p99 ms");
+    say!("{:>14} {:>14} {:>12} {:>12}  within {p99_ms} ms\n", "records/s", "reached", "p50 ms", "p99 ms");
     while high - low > low.max(1.0) * precision / 100.0 {
         if let Some(spec) = &mut job.produce {
             spec.pace = match arrivals {
@@ -203,13 +214,18 @@ fn ramp(mut job: Job, p99_ms: f64, precision: f64, arrivals: Arrivals, run: &Run
         let outcome = perform(&reactor, &job, run.quiet)?;
         match &outcome.error {
             None | Some(BenchError::TooFast { .. }) => {}
-            Some(_) => return conclude(outcome),
+            Some(_) => {
+                let written = highest(best.as_ref(), low, p99_ms, run);
+                return conclude(outcome).and(written);
+            }
         }
         let latency = outcome.result.produced.as_ref().map(|side| side.latency.clone()).unwrap_or_default();
         let reached = outcome.result.records_per_s();
-        let within = outcome.error.is_none() && latency.p99 <= p99_ms * 1e3;
+        // A rate that was asked for and not reached has no latency of its own.
+        let is_reached = latency.count > 0 && reached >= rate * REACHED_MIN;
+        let within = outcome.error.is_none() && is_reached && latency.p99 <= p99_ms * 1e3;
         let (p50, p99) = (latency.p50 / 1e3, latency.p99 / 1e3);
-        println!("{rate:>14.0} {reached:>14.0} {p50:>12.3} {p99:>12.3}  {}", if within { "yes" } else { "no" });
+        say!("{rate:>14.0} {reached:>14.0} {p50:>12.3} {p99:>12.3}  {}\n", if within { "yes" } else { "no" });
         if within {
             low = rate;
             best = Some(outcome);
@@ -221,23 +237,33 @@ fn ramp(mut job: Job, p99_ms: f64, precision: f64, arrivals: Arrivals, run: &Run
             return Err(BenchError::Usage(format!("not even one record a second keeps p99 within {p99_ms} ms")));
         }
     }
-    if let Some(best) = best {
-        println!("highest rate within {p99_ms} ms at p99: {low:.0} records/s");
-        print!("{}", table::single(&best.result));
-        write(&best, run)?;
-    }
-    Ok(())
+    highest(best.as_ref(), low, p99_ms, run)
+}
+
+/// What the best step of a ramp came to, if there is one.
+fn highest(best: Option<&Outcome>, rate: f64, p99_ms: f64, run: &Run) -> Result<(), BenchError> {
+    let Some(best) = best else { return Ok(()) };
+    let written = write(best, run);
+    say!("highest rate within {p99_ms} ms at p99: {rate:.0} records/s\n");
+    say!("{}", table::single(&best.result));
+    written
 }
 
 fn report(paths: &[std::path::PathBuf], page: &Path) -> Result<(), BenchError> {
     let mut results: Vec<RunResult> = Vec::new();
     for path in paths {
-        results.extend(files::read_results(path)?);
+        let mut read = files::read_results(path)?;
+        if paths.len() > 1 {
+            // Runs against one broker are told apart by their files.
+            let file = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            read.iter_mut().for_each(|result| result.broker = format!("{file}: {}", result.broker));
+        }
+        results.extend(read);
     }
     for result in &results {
-        print!("{}", table::single(result));
+        say!("{}", table::single(result));
     }
     files::text(page, &html::page("corelog-bench", &results, ""))?;
-    println!("written: {}", page.display());
+    say!("written: {}\n", page.display());
     Ok(())
 }

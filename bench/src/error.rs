@@ -90,6 +90,19 @@ pub enum BenchError {
         /// When that was.
         seconds: f64,
     },
+    /// Somebody pressed Ctrl-C.
+    #[error("interrupted: the result up to there is kept and marked")]
+    Interrupted,
+    /// A peer ended in the middle of a comparison.
+    #[error("peer {peer} {what}: {error}")]
+    PeerFailed {
+        /// Which.
+        peer: String,
+        /// In words, with where its own words are.
+        what: String,
+        /// What that looked like from outside.
+        error: Box<BenchError>,
+    },
     /// What was read is not what was acknowledged.
     #[error("verification failed: {0}")]
     Verify(String),
@@ -116,12 +129,18 @@ pub enum BenchError {
 
 impl BenchError {
     /// What a script tells this by: 2 options, 3 no broker, 4 the broker failed during the run, 5 a rate that can't be
-    /// kept, 6 records lost, doubled or out of order, 1 the rest.
+    /// kept, 6 records lost, doubled or out of order, 130 interrupted, 1 the rest.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::Unreachable { .. } | Self::NoTopic { .. } | Self::Version { .. } => 3,
-            Self::Lost { .. } | Self::Silent { .. } | Self::Answer { .. } | Self::Refused { .. } => 4,
+            Self::Refused { code, .. } if is_about_options(*code) => 2,
+            Self::Lost { .. }
+            | Self::Silent { .. }
+            | Self::Answer { .. }
+            | Self::Refused { .. }
+            | Self::PeerFailed { .. } => 4,
+            Self::Interrupted => 130,
             Self::TooFast { .. } => 5,
             Self::Verify(_) => 6,
             Self::Setup(_) | Self::Request { .. } | Self::File { .. } | Self::Peer { .. } => 1,
@@ -133,4 +152,16 @@ impl BenchError {
         let path = path.into();
         move |error| Self::File { path, error }
     }
+}
+
+/// Whether the broker refused what the command line asked for.
+const fn is_about_options(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InvalidPartitions
+            | ErrorCode::InvalidTopicException
+            | ErrorCode::InvalidConfig
+            | ErrorCode::InvalidReplicationFactor
+            | ErrorCode::PolicyViolation
+    )
 }

@@ -6,7 +6,9 @@ use clap::Parser;
 use corelog_bench::cli::Cli;
 
 fn main() -> ExitCode {
-    match corelog_bench::run(Cli::parse()) {
+    let cli = Cli::parse();
+    corelog_bench::load::interrupt::heed();
+    match corelog_bench::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("corelog-bench: {error}");

@@ -33,6 +33,7 @@ use crate::load::run::{Job, TargetSpec};
 use crate::load::schedule::Pace;
 use crate::measure::result::RunResult;
 use crate::report::{files, html};
+use crate::say;
 
 /// Seconds of a run that only looks for the highest rate.
 const PROBE_S: f64 = 8.0;
@@ -50,7 +51,7 @@ const ROOM_PART: u64 = 10;
 pub fn run(options: &Compare) -> Result<(), BenchError> {
     let all = workloads::standard();
     if options.list {
-        all.iter().for_each(|workload| println!("{:<12} {}", workload.name, workload.about));
+        all.iter().for_each(|workload| say!("{:<12} {}\n", workload.name, workload.about));
         return Ok(());
     }
     let wanted = |workload: &&Workload| {
@@ -68,6 +69,7 @@ pub fn run(options: &Compare) -> Result<(), BenchError> {
     let peers = names.map(|name| Peer::start(&reactor, name, options)).collect::<Result<Vec<_>, _>>()?;
     let mut comparison = Comparison::new(options, &peers);
     let outcome = measure(&reactor, options, &peers, &chosen, &mut comparison);
+    comparison.stopped_by = outcome.as_ref().err().map(ToString::to_string);
     // Whatever happened: what was measured is kept.
     let written = write(options, &comparison);
     drop(peers);
@@ -105,30 +107,31 @@ fn measure(
 ) -> Result<(), BenchError> {
     for peer in peers {
         say(options, &format!("warming up {} for {:.0} s", peer.name, options.warm_up));
-        warm_up(reactor, options, peer)?;
+        warm_up(reactor, options, peer).map_err(|error| peer.explain(error))?;
     }
     for workload in chosen {
         let rate = rate(reactor, options, peers, workload)?;
         let at = rate.map(|rate| format!(", {rate:.0} records/s")).unwrap_or_default();
-        println!("\n{}: {}{at}", workload.name, workload.about);
+        say!("\n{}: {}{at}\n", workload.name, workload.about);
         for round in 0..workload.rounds.unwrap_or(options.rounds).max(1) {
             let limits = limit::measure(reactor, options, &workload.limits)?;
             comparison.add_limits(workload.name, &limits);
             let order: [usize; 2] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for which in order {
                 let peer = &peers[which];
-                let result = one(reactor, options, peer, workload, rate, options.duration, LEAD_IN_S)?;
-                println!("  {}", record::run_line(&result));
+                let result = one(reactor, options, peer, workload, rate, options.duration, LEAD_IN_S);
+                let result = result.map_err(|error| peer.explain(error))?;
+                say!("  {}\n", record::run_line(&result));
                 comparison.add(workload, rate, which, result);
             }
         }
-        print!("{}", comparison.workload_table(workload.name));
+        say!("{}", comparison.workload_table(workload.name));
     }
     for (which, peer) in peers.iter().enumerate() {
         let workload = workloads::verify();
         let rate = rate(reactor, options, peers, &workload)?;
         one(reactor, options, peer, &workload, rate, VERIFY_S, 0.0)?;
-        println!("{}: verified, nothing lost, doubled, damaged or out of order", peer.name);
+        say!("{}: verified, nothing lost, doubled, damaged or out of order\n", peer.name);
         comparison.verified[which] = true;
     }
     Ok(())
@@ -248,7 +251,7 @@ fn write(options: &Compare, comparison: &Comparison) -> Result<(), BenchError> {
     files::text(&options.out.join("report.html"), &page)?;
     let record = options.out.join("record.md");
     files::text(&record, &comparison.markdown())?;
-    println!("written: {} (and results.json, report.html beside it)", record.display());
+    say!("written: {} (and results.json, report.html beside it)\n", record.display());
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::cli::Compare;
 use crate::client::cluster::Cluster;
 use crate::error::BenchError;
 use crate::measure::clock::now_ns;
-use crate::measure::process::listener_of;
+use crate::measure::process::{Sample, listener_of};
 
 /// How long a broker may take to serve.
 const START_S_MAX: u64 = 120;
@@ -137,6 +137,17 @@ impl Peer {
         nix::unistd::sync();
         std::thread::sleep(SETTLE_REST);
         Ok(())
+    }
+
+    /// What a run against it ended with, and whether the peer has ended with it.
+    pub fn explain(&self, error: BenchError) -> BenchError {
+        let Some(process) = &self.process else { return error };
+        let is_there = Sample::take(process.id()).is_some_and(|now| now.resident_bytes() > 0);
+        if is_there || matches!(error, BenchError::Interrupted) {
+            return error;
+        }
+        let what = format!("has ended; its words are in {}", self.folder.join("peer.log").display());
+        BenchError::PeerFailed { peer: self.name.clone(), what, error: Box::new(error) }
     }
 
     /// Stops it, if we started it, and removes its data.

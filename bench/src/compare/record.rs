@@ -71,6 +71,8 @@ pub struct Comparison {
     pub cells: Vec<Cell>,
     /// By workload and limit, one figure a round.
     limits: Vec<(&'static str, Limit, Vec<Measured>)>,
+    /// Why the comparison broke off, if it did.
+    pub stopped_by: Option<String>,
     /// Whether the verifying run was clean.
     pub verified: [bool; 2],
 }
@@ -125,13 +127,14 @@ impl Comparison {
         Self {
             names: peers.iter().map(|peer| peer.name.clone()).collect(),
             start_s: peers.iter().map(|peer| peer.start_s).collect(),
-            command: format!("corelog-bench {}", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+            command: format!("corelog-bench {}", words().collect::<Vec<_>>().join(" ")),
             rounds: options.rounds,
             duration: options.duration,
             warm_up: options.warm_up,
             host: host::describe(&options.work),
             cells: Vec::new(),
             limits: Vec::new(),
+            stopped_by: None,
             verified: [false; 2],
         }
     }
@@ -240,6 +243,9 @@ impl Comparison {
     pub fn html_table(&self) -> String {
         let escape = crate::report::html::escape;
         let mut out = format!("<p>{}</p>", escape(&self.host));
+        if let Some(why) = &self.stopped_by {
+            let _ = write!(out, "<p class=bad>Broke off: {}.</p>", escape(why));
+        }
         for workload in self.workloads() {
             let about = self.pair(workload).0.map_or("", |cell| cell.about);
             let _ = write!(
@@ -275,6 +281,12 @@ impl Comparison {
             self.name(0),
             self.name(1)
         );
+        if let Some(why) = &self.stopped_by {
+            let _ = writeln!(
+                out,
+                "\n**Broke off: {why}.** Figures of workloads with fewer rounds, or of one broker alone, are what there was until then."
+            );
+        }
         for (peer, name) in self.names.iter().enumerate() {
             if let Some(Some(seconds)) = self.start_s.get(peer) {
                 let _ = writeln!(out, "\nStart-up to the first answer, {name}: {seconds:.3} s.");
@@ -301,6 +313,11 @@ impl Comparison {
         }
         out
     }
+}
+
+/// The command line's words.
+fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
 }
 
 /// A run in one line.

@@ -251,10 +251,13 @@ impl Consuming {
                         let text = format!("partition {}: bad CRC of the batch at {at}", wanted.partition);
                         return Err(BenchError::Verify(text));
                     }
-                    let mut check = check.borrow_mut();
+                    let (mut check, mut recorder) = (check.borrow_mut(), self.recorder.borrow_mut());
                     let (partition, from) = (wanted.partition as u32, wanted.fetch_offset);
                     each_value(&batch, scratch, |offset, value| {
                         if offset >= from {
+                            if let Some(due) = value.and_then(Stamp::due_ns) {
+                                recorder.latency(due, now, 1);
+                            }
                             check.record(partition, offset, value.and_then(Stamp::read));
                         }
                     })?;

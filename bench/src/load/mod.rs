@@ -17,6 +17,7 @@ pub mod check;
 pub mod consume;
 pub mod control;
 pub mod heads;
+pub mod interrupt;
 pub mod produce;
 pub mod recorder;
 pub mod run;

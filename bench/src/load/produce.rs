@@ -69,6 +69,8 @@ pub struct Producing {
     lanes: RefCell<Vec<Rc<Lane>>>,
     behind: Cell<u64>,
     finishing: Cell<bool>,
+    /// The schedule waits here for its next arrival, or the end.
+    ended: Notify,
     open: Cell<usize>,
 }
 
@@ -139,6 +141,7 @@ impl Producing {
             lanes: RefCell::default(),
             behind: Cell::new(0),
             finishing: Cell::new(false),
+            ended: Notify::new(),
             open: Cell::new(0),
         }))
     }
@@ -188,6 +191,23 @@ impl Producing {
     /// Lets every lane look at what there is to do.
     pub fn wake_all(&self) {
         self.lanes.borrow().iter().for_each(|lane| lane.wake.notify());
+        if self.is_finishing() {
+            self.ended.notify();
+        }
+    }
+
+    /// No answer is waited for any more: what was due and has none counts with its age.
+    pub fn give_up(&self, now: u64) {
+        let each = if self.plan.linger.is_some() { 1 } else { self.batch_records as u64 };
+        let mut recorder = self.recorder.borrow_mut();
+        for lane in self.lanes.borrow().iter() {
+            lane.state.borrow().arrivals.iter().for_each(|due| recorder.gave_up(*due, now, each));
+        }
+    }
+
+    /// The rate that was asked for, if records that were due are still not sent: it was too high.
+    pub fn rate_not_kept(&self) -> Option<f64> {
+        self.plan.pace.rate().filter(|_| self.behind.get() > 0)
     }
 
     /// Tasks that have not ended.
@@ -249,7 +269,7 @@ impl Producing {
                 self.control.fail(BenchError::TooFast { rate, behind: self.behind.get(), seconds });
                 break;
             }
-            self.reactor.sleep_until(Monotonic::from_nanos(schedule.peek())).await;
+            let _ = self.reactor.until(Monotonic::from_nanos(schedule.peek()), self.ended.notified()).await;
         }
         self.wake_all();
     }
@@ -426,7 +446,14 @@ impl Producing {
             Some(answer) => Err(BenchError::Refused {
                 what: format!("producing to {} partition {}", self.plan.topic.name, flight.partition),
                 code: answer.error_code,
-                detail: answer.error_message.map(str::to_owned),
+                detail: match answer.error_code {
+                    ErrorCode::MessageTooLarge => Some(
+                        "a batch is larger than the topic's max.message.bytes: ask for less with --batch-bytes (or \
+                         --record-bytes), or for a larger one with --topic-config"
+                            .into(),
+                    ),
+                    _ => answer.error_message.map(str::to_owned),
+                },
             }),
             None => Err(self.lost_error("answered for no partition".into())),
         }

@@ -48,6 +48,7 @@ pub struct Recorder {
     timeline: Vec<Interval>,
     /// Some records had a due time.
     has_due: bool,
+    unanswered: u64,
 }
 
 impl Recorder {
@@ -65,6 +66,7 @@ impl Recorder {
             second_from_ns: window.from_ns,
             timeline: Vec::new(),
             has_due: false,
+            unanswered: 0,
         })
     }
 
@@ -94,6 +96,15 @@ impl Recorder {
         if self.window.holds(due_ns) {
             self.latency.record(now_ns.saturating_sub(due_ns), records);
             self.has_due = true;
+        }
+    }
+
+    /// `records` that were due at `due_ns` have no answer at `now_ns`, and none is waited for any more. They count as if it had
+    /// come now: left out they would make a broker that hangs look quick.
+    pub fn gave_up(&mut self, due_ns: u64, now_ns: u64, records: u64) {
+        if self.window.holds(due_ns) {
+            self.unanswered += records;
+            self.latency(due_ns, now_ns, records);
         }
     }
 
@@ -140,6 +151,7 @@ impl Recorder {
             requests: self.totals.0,
             records: self.totals.1,
             bytes: self.totals.2,
+            unanswered: self.unanswered,
             latency: self.reported().percentiles(),
             service: self.service.percentiles(),
             curve: self.reported().curve(),
@@ -167,6 +179,18 @@ mod tests {
         assert_eq!((side.requests, side.records, side.bytes), (2000, 2000, 20_000));
         assert!(side.latency.p90 > 700_000.0, "{:?}", side.latency);
         assert!(side.service.p9999 < 2.0, "service time hides the stall: {:?}", side.service);
+    }
+
+    #[test]
+    fn what_was_never_answered_counts_with_its_age() {
+        let mut recorder = Recorder::new(Window { from_ns: 0, to_ns: 3_000_000_000 }, 0).unwrap();
+        (0..1000u64).for_each(|ms| recorder.latency(ms * 1_000_000, ms * 1_000_000 + 1000, 1));
+        // Then the broker hangs; the run gives up after a minute.
+        (1000..3500u64).for_each(|ms| recorder.gave_up(ms * 1_000_000, 63_000_000_000, 1));
+        recorder.tick(63_000_000_000);
+        let side = recorder.side();
+        assert_eq!((side.unanswered, side.latency.count), (2000, 3000), "those that were due in the measured time");
+        assert!(side.latency.p50 > 59e6 && side.latency.max > 61e6, "{:?}", side.latency);
     }
 
     #[test]

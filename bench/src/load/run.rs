@@ -19,6 +19,7 @@ use corelog_storage::batch::Compression;
 use super::check::Check;
 use super::consume::{ConsumePlan, Consuming, Look};
 use super::control::Control;
+use super::interrupt::is_interrupted;
 use super::produce::{ProducePlan, Producing};
 use super::recorder::{Recorder, Window};
 use super::schedule::Pace;
@@ -29,7 +30,7 @@ use crate::measure::clock::{now_ns, unix_ms};
 use crate::measure::latency::Interval;
 use crate::measure::machine::MachineSample;
 use crate::measure::process::Sample;
-use crate::measure::result::RunResult;
+use crate::measure::result::{RunResult, Verified};
 use crate::payload::spec::{RecordMaker, RecordSpec};
 use crate::payload::stamp::STAMP_BYTES;
 use crate::payload::template::Template;
@@ -42,6 +43,8 @@ const TEMPLATE_BYTES_MAX: usize = 64 << 20;
 const LEAD: Duration = Duration::from_millis(50);
 /// How long answers may take after the last arrival.
 const DRAIN_S_MAX: u64 = 60;
+/// How often an interruption, or a failure, is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often the end of the drain is looked for.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
@@ -225,10 +228,11 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     let streams = connect_all(reactor, &topic.leader, lanes).await?;
     let reader_streams = connect_all(reactor, &topic.leader, readers).await?;
 
+    let only_reads = job.produce.is_none();
     let reads_to_the_end =
         job.produce.is_none() && job.consume.as_ref().is_some_and(|spec| spec.until_end && !spec.again);
     // What is there already can be read at once, and counts from the first byte.
-    let lead = if reads_to_the_end { Duration::ZERO } else { LEAD };
+    let lead = if only_reads { Duration::ZERO } else { LEAD };
     let start_ns = now_ns() + lead.as_nanos() as u64;
     let from_ns = start_ns + job.warm_up.as_nanos() as u64;
     let mut window = Window { from_ns, to_ns: from_ns + job.duration.as_nanos() as u64 };
@@ -269,7 +273,7 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     };
     run.pass(window.to_ns, &produced, &consumed, end, progress).await;
     let after = (job.broker_pid.and_then(sample), sample(own), MachineSample::take());
-    let ended_ns = now_ns().min(window.to_ns);
+    let ended_ns = control.failed_ns().unwrap_or_else(now_ns).clamp(window.from_ns, window.to_ns);
     if open_end || control.has_failed() {
         produced.borrow_mut().end_at(ended_ns);
         consumed.borrow_mut().end_at(ended_ns);
@@ -299,13 +303,19 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
         }
         reactor.sleep(DRAIN_LOOK).await;
     }
+    let now = now_ns();
     if open() > 0 && !control.has_failed() {
-        control.fail(BenchError::Silent { api: "Produce", seconds: DRAIN_S_MAX });
+        let seconds = now.saturating_sub(start_ns) as f64 / 1e9;
+        let too_fast = producing.as_ref().and_then(|engine| Some((engine.rate_not_kept()?, engine.behind())));
+        control.fail(match too_fast {
+            Some((rate, behind)) => BenchError::TooFast { rate, behind, seconds },
+            None => BenchError::Silent { api: "Produce", seconds: DRAIN_S_MAX },
+        });
     }
     if let Some(engine) = &producing {
         engine.abort();
+        engine.give_up(now);
     }
-    let now = now_ns();
     produced.borrow_mut().tick(now);
     consumed.borrow_mut().tick(now);
 
@@ -318,6 +328,10 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     let error = control.take_failure();
     let usage = |pair: (Option<Sample>, Option<Sample>)| Some(pair.1?.since(&pair.0?));
     let (broker_usage, own_usage) = (usage((before.0, after.0)), usage((before.1, after.1)));
+    let verified = verdict.as_ref().map(|verdict| Verified {
+        clean: verdict.is_ok(),
+        found: verdict.as_ref().unwrap_or_else(|found| found).clone(),
+    });
     let machine = before.2.zip(after.2).filter(|_| broker_usage.is_some());
     let main = if consuming.is_some() && job.kind != "mixed" { &consumed } else { &produced };
     let result = RunResult {
@@ -332,6 +346,7 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
         consumed: consuming.as_ref().map(|_| consumed.borrow().side()),
         broker_usage,
         own_usage: own_usage.unwrap_or_default(),
+        verified,
         others_usage: machine.map(|(before, after)| after.since(&before, &[broker_usage, own_usage])),
     };
     let main = main.borrow();
@@ -378,11 +393,14 @@ impl Seconds<'_> {
         let mut next = now_ns() + 1_000_000_000;
         loop {
             let step = match end {
-                End::Time => next,
+                End::Time => next.min(now_ns() + LOOK.as_nanos() as u64),
                 End::Read | End::Produced(_) => now_ns() + DRAIN_LOOK.as_nanos() as u64,
             };
             self.reactor.sleep_until(Monotonic::from_nanos(step.min(next).min(until_ns))).await;
             let now = now_ns();
+            if is_interrupted() {
+                self.control.fail(BenchError::Interrupted);
+            }
             let finished = match end {
                 End::Time => false,
                 End::Read => self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0),

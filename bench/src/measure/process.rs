@@ -73,6 +73,11 @@ impl Sample {
         })
     }
 
+    /// Resident bytes; none of a process that has ended and was not waited for.
+    pub const fn resident_bytes(&self) -> u64 {
+        self.resident_bytes
+    }
+
     /// What was used since `before`.
     pub fn since(&self, before: &Self) -> Usage {
         let (user_s, system_s) = (self.user_s - before.user_s, self.system_s - before.system_s);

@@ -33,9 +33,21 @@ pub struct RunResult {
     pub broker_usage: Option<Usage>,
     /// This process.
     pub own_usage: Usage,
+    /// What `verify` found, in words.
+    #[serde(default)]
+    pub verified: Option<Verified>,
     /// What else ran on the machine; not known where the broker's process isn't.
     #[serde(default)]
     pub others_usage: Option<OthersUsage>,
+}
+
+/// What `verify` found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Nothing lost, doubled, damaged or out of order.
+    pub clean: bool,
+    /// In words.
+    pub found: String,
 }
 
 /// One direction of a run.
@@ -47,6 +59,9 @@ pub struct Side {
     pub records: u64,
     /// Bytes of those records' batches, as sent.
     pub bytes: u64,
+    /// Records that were due in the measured time and have no answer: they count in `latency` with their age at the end.
+    #[serde(default)]
+    pub unanswered: u64,
     /// From the intended time of sending (produce) or from the record's stamp (end to end) to the answer.
     pub latency: Percentiles,
     /// From the actual time of sending to the answer: what a closed-loop tool would show.
@@ -79,10 +94,11 @@ impl RunResult {
         (side.bytes > 0).then(|| usage.cpu_s / (side.bytes as f64 / 1e9))
     }
 
-    /// CPU microseconds of the broker for each request.
+    /// CPU microseconds of the broker for each request, of either direction.
     pub fn broker_cpu_us_per_request(&self) -> Option<f64> {
-        let (usage, side) = (self.broker_usage?, self.main()?);
-        (side.requests > 0).then(|| usage.cpu_s * 1e6 / side.requests as f64)
+        let usage = self.broker_usage?;
+        let requests: u64 = [&self.produced, &self.consumed].into_iter().flatten().map(|side| side.requests).sum();
+        (requests > 0).then(|| usage.cpu_s * 1e6 / requests as f64)
     }
 
     /// Bytes that the broker wrote to the disk for each byte of records.
@@ -91,10 +107,15 @@ impl RunResult {
         (side.bytes > 0 && usage.written_bytes > 0).then(|| usage.written_bytes as f64 / side.bytes as f64)
     }
 
-    /// The direction that the run is about: consuming, unless it only produced.
+    /// Whether requests of one kind, each sent and answered, are what the run measures: then service time says something.
+    pub fn has_service_time(&self) -> bool {
+        matches!(self.kind.as_str(), "produce" | "mixed" | "consume")
+    }
+
+    /// The direction that the run is about: where records arrive, unless the load on it is the point.
     pub fn main(&self) -> Option<&Side> {
         match self.kind.as_str() {
-            "produce" => self.produced.as_ref(),
+            "produce" | "mixed" => self.produced.as_ref(),
             _ => self.consumed.as_ref().or(self.produced.as_ref()),
         }
     }
@@ -102,4 +123,20 @@ impl RunResult {
 
 fn per(amount: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_either_direction_is_a_request() {
+        let side = |requests| Some(Side { requests, bytes: 1, ..Side::default() });
+        let usage = Some(Usage { cpu_s: 1.0, ..Usage::default() });
+        let mut result = RunResult { kind: "e2e".into(), broker_usage: usage, ..RunResult::default() };
+        (result.produced, result.consumed) = (side(15_000), side(5_000));
+        assert_eq!(result.broker_cpu_us_per_request(), Some(50.0));
+        result.produced = None;
+        assert_eq!(result.broker_cpu_us_per_request(), Some(200.0));
+    }
 }

@@ -2,12 +2,16 @@
 //!
 //! Holds: sizes, keys, contents, codec. Never touches: batches.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::PathBuf;
 
 use corelog_storage::batch::{Compression, TargetCodec};
 
 use crate::error::BenchError;
+
+/// The most that is read of a file of lines.
+const LINES_BYTES_MAX: u64 = 256 << 20;
 
 /// How long values are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,12 +82,16 @@ impl RecordMaker {
         let lines = match &spec.values {
             ValueSource::Bytes(..) => Vec::new(),
             ValueSource::Lines(path) => {
-                let bytes = fs::read(path).map_err(BenchError::file(path))?;
-                let lines: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-                if bytes.is_empty() {
-                    return Err(BenchError::Usage(format!("{}: no lines in it", path.display())));
+                let file = File::open(path).map_err(BenchError::file(path))?;
+                let mut bytes = Vec::new();
+                file.take(LINES_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(BenchError::file(path))?;
+                if bytes.is_empty() || bytes.len() as u64 > LINES_BYTES_MAX {
+                    let what = if bytes.is_empty() { "no lines in it" } else { "more than 256 MiB" };
+                    return Err(BenchError::Usage(format!("{}: {what}", path.display())));
                 }
-                lines
+                // The end of a line is not the beginning of another one.
+                let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+                lines.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
             }
         };
         let random = Random::new(spec.seed);

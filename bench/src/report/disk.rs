@@ -10,6 +10,7 @@ use crate::client::ring;
 use crate::error::BenchError;
 use crate::measure::clock::now_ns;
 use crate::report::files;
+use crate::say;
 
 /// A line of the table.
 #[derive(Clone, Debug, Serialize)]
@@ -37,14 +38,14 @@ pub struct DiskFigure {
 /// # Errors
 /// The folder can't be used for logs, or the disk failed.
 pub fn run(folder: &Path, mib: u64, seconds: f64, json: Option<&Path>) -> Result<(), BenchError> {
-    let figures = measure(folder, mib << 20, (seconds * 1e9) as u64, &mut |figure| println!("{}", line(figure)))?;
+    let figures = measure(folder, mib << 20, (seconds * 1e9) as u64, &mut |figure| say!("{}\n", line(figure)))?;
     let best = figures.iter().filter(|figure| figure.what == way_name(Way::DurableOnWritten));
     let best = best.map(|figure| figure.mb_per_s).fold(0.0, f64::max);
-    println!("the limit for a durable log on recycled space: {best:.0} MB/s");
+    say!("the limit for a durable log on recycled space: {best:.0} MB/s\n");
     let fresh = figures.iter().find(|figure| figure.what == way_name(Way::Fresh)).map_or(0.0, |figure| figure.mb_per_s);
     if fresh > 0.0 && best > 0.0 {
         // Each byte is written twice, one after the other on the same disk.
-        println!("on fresh space, where the zeroes come first: {:.0} MB/s", 1.0 / (1.0 / best + 1.0 / fresh));
+        say!("on fresh space, where the zeroes come first: {:.0} MB/s\n", 1.0 / (1.0 / best + 1.0 / fresh));
     }
     match json {
         Some(path) => files::json(path, &figures),

@@ -8,6 +8,14 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::measure::result::RunResult;
 
+/// Looks whether a file can be written there, and leaves what is in it.
+///
+/// # Errors
+/// It can't.
+pub fn can_be_written(path: &Path) -> Result<(), BenchError> {
+    fs::OpenOptions::new().append(true).create(true).open(path).map(drop).map_err(BenchError::file(path))
+}
+
 /// Writes `value` as JSON.
 ///
 /// # Errors

@@ -70,7 +70,7 @@ pub fn page(title: &str, results: &[RunResult], extra: &str) -> String {
         });
         lines.collect()
     };
-    out.push_str("<h2>Records a second</h2>");
+    out.push_str("<h2>Records a second, by second</h2>");
     plot(&mut out, &seconds(|second| second.records as f64), "", false, &[]);
     out.push_str("<h2>99th percentile of each second</h2>");
     plot(&mut out, &seconds(|second| second.latency.p99 / 1e3), "ms", true, &[]);

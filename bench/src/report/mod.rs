@@ -5,5 +5,6 @@
 pub mod disk;
 pub mod files;
 pub mod html;
+pub mod out;
 pub mod progress;
 pub mod table;

@@ -26,7 +26,20 @@ pub fn single(result: &RunResult) -> String {
     );
     if let Some(side) = result.main() {
         percentiles(&mut out, "latency", &side.latency);
-        percentiles(&mut out, "service time", &side.service);
+        if result.has_service_time() {
+            percentiles(&mut out, "service time", &side.service);
+        }
+    }
+    let unanswered: u64 = [&result.produced, &result.consumed].into_iter().flatten().map(|side| side.unanswered).sum();
+    if unanswered > 0 {
+        let _ = writeln!(
+            out,
+            "  {:<12} {unanswered} records that were due have no answer: they count with their age when the run gave up",
+            "unanswered"
+        );
+    }
+    if let Some(found) = result.verified.as_ref().filter(|verified| !verified.clean) {
+        let _ = writeln!(out, "  VERIFICATION FAILED: {}", found.found);
     }
     match &result.broker_usage {
         Some(usage) => {
@@ -42,6 +55,7 @@ pub fn single(result: &RunResult) -> String {
             }
             out.push('\n');
         }
+        None if !result.complete => {}
         None => out.push_str("  broker       its process is not known: give --broker-pid for its CPU and memory\n"),
     }
     usage_line(&mut out, "generator", &result.own_usage, result.seconds);
@@ -66,6 +80,10 @@ fn direction(out: &mut String, name: &str, side: &Side, seconds: f64) {
 }
 
 fn percentiles(out: &mut String, name: &str, p: &Percentiles) {
+    if p.count == 0 {
+        let _ = writeln!(out, "  {name:<12} nothing was counted");
+        return;
+    }
     let _ = writeln!(
         out,
         "  {name:<12} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1}",
