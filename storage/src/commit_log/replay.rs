@@ -30,7 +30,7 @@ use crate::disk::checkpoint::{CheckpointSet, LogKey};
 use crate::disk::files::unlink_if_there;
 use crate::ids::Offset;
 use corelog_reactor::{File, OpenHow, Reactor};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -115,7 +115,8 @@ impl<'r> EntryReader<'r> {
 
 #[derive(Debug, Default)]
 struct Left {
-    logs: HashMap<LogKey, Vec<Entry>>,
+    /// In their order, so that a run with the same seed settles them alike.
+    logs: BTreeMap<LogKey, Vec<Entry>>,
     files: HashMap<Arc<Path>, FileLeft>,
 }
 
@@ -256,7 +257,7 @@ impl Replay {
         self.lock().logs.is_empty()
     }
 
-    /// The logs that are not settled, in no order.
+    /// The logs that are not settled, in order.
     #[must_use]
     pub fn logs(&self) -> Vec<LogKey> {
         self.lock().logs.keys().copied().collect()
