@@ -23,6 +23,16 @@ pub enum BenchError {
         /// What the system said.
         error: io::Error,
     },
+    /// Somebody listens there who speaks another protocol.
+    #[error(
+        "{address} does not answer as a Kafka broker does: {error}. Is it one, and is this its plain (not TLS) listener?"
+    )]
+    NoKafka {
+        /// Where.
+        address: String,
+        /// What it did instead.
+        error: Box<BenchError>,
+    },
     /// The connection ended or failed while it was in use.
     #[error("the broker at {address} {what} while a request was open")]
     Lost {
@@ -133,7 +143,7 @@ impl BenchError {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Unreachable { .. } | Self::NoTopic { .. } | Self::Version { .. } => 3,
+            Self::Unreachable { .. } | Self::NoKafka { .. } | Self::NoTopic { .. } | Self::Version { .. } => 3,
             Self::Refused { code, .. } if is_about_options(*code) => 2,
             Self::Lost { .. }
             | Self::Silent { .. }

@@ -53,8 +53,9 @@ impl Rpc {
         };
         let version = env!("CARGO_PKG_VERSION");
         let request = ApiVersionsRequest { client_software_name: CLIENT_ID, client_software_version: version };
-        let answer = rpc.call(&request).await?;
-        let spoken: ApiVersionsResponse<'_> = answer.body()?;
+        let no_kafka = |error| BenchError::NoKafka { address: address.to_owned(), error: Box::new(error) };
+        let answer = rpc.call(&request).await.map_err(no_kafka)?;
+        let spoken: ApiVersionsResponse<'_> = answer.body().map_err(no_kafka)?;
         for api in &spoken.api_keys {
             let Ok(key) = ApiKey::try_from(api.api_key) else { continue };
             let highest = key.versions().max.min(api.max_version);

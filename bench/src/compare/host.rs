@@ -19,6 +19,7 @@ pub fn describe(folder: &Path) -> String {
     let device = device_of(folder).unwrap_or_default();
     let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output().ok();
     let commit = commit.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
+    let commit = if commit.is_empty() { "not known".to_owned() } else { commit };
     format!(
         "Commit {commit}. Linux {}, {model}, {cores} cores, {} GiB of memory, TCP congestion control {}. Data on {device}.",
         read("/proc/sys/kernel/osrelease"),

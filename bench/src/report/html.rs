@@ -137,13 +137,15 @@ fn plot(out: &mut String, lines: &[Line<'_>], unit: &str, logarithmic: bool, tic
         );
     }
     let own: Vec<(f64, String)> = if ticks.is_empty() {
-        (0..=5).map(|fifth| x_max * f64::from(fifth) / 5.0).map(|at| (at, format!("{at:.0} s"))).collect()
+        (0..=5).map(|fifth| x_max * f64::from(fifth) / 5.0).map(|at| (at, seconds(at, x_max))).collect()
     } else {
         ticks.iter().filter(|tick| tick.0 <= x_max).cloned().collect()
     };
     for (at, label) in own {
         let _ = write!(out, "<text x={:.1} y={} text-anchor=middle>{label}</text>", x(at), HEIGHT - BOTTOM + 18.0);
     }
+    let below = if ticks.is_empty() { "seconds since the start of what counts" } else { "percentile" };
+    let _ = write!(out, "<text x={:.1} y={} text-anchor=middle fill=#666>{below}</text>", x(x_max / 2.0), HEIGHT - 5.0);
     for (index, line) in lines.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let dash = ["", "6 3", "2 3", "8 3 2 3"][index / COLOURS.len() % 4];
@@ -162,6 +164,11 @@ fn plot(out: &mut String, lines: &[Line<'_>], unit: &str, logarithmic: bool, tic
         let _ = write!(out, "<span style='color:{colour}'>■</span> {} &nbsp; ", escape(line.name));
     }
     out.push_str("</p>");
+}
+
+/// A moment of a run of `all` seconds: as exact as its ticks are far apart.
+fn seconds(at: f64, all: f64) -> String {
+    if all < 10.0 { format!("{at:.1} s") } else { format!("{at:.0} s") }
 }
 
 /// The next round number above.
@@ -219,6 +226,7 @@ mod tests {
         };
         let page = page("A & B", &[result.clone(), result], "");
         assert_eq!(page.matches("<polyline").count(), 6);
+        assert!(page.contains(">0.4 s<") && page.contains(">seconds since the start of what counts<"), "{page}");
         assert!(page.contains("broke off: the broker went away") && page.contains("A &amp; B"));
         assert!(!page.contains("<script") && !page.contains("http"));
     }
