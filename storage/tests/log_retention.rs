@@ -2,135 +2,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log_common;
+mod log_retention_bench;
 
-use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
-use corelog_reactor::{OpenHow, Reactor, ReactorLimits};
-use corelog_storage::batch::{BatchBuilder, HEADER_BYTES, TargetCodec};
-use corelog_storage::disk::datadir::DataDir;
+use corelog_reactor::sim::{DiskFault, DiskOpKind, SimWorld};
+use corelog_reactor::{OpenHow, ReactorLimits};
+use corelog_storage::batch::{BatchBuilder, TargetCodec};
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use corelog_storage::log::{CommitLogUse, Log, LogConfig, ReadError, ReadOutcome, StorageEnv, StorageOptions};
+use corelog_storage::log::{CommitLogUse, Log, LogConfig, ReadError, ReadOutcome, StorageOptions};
 use log_common::*;
+use log_retention_bench::*;
 use std::cell::{Cell, RefCell};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Batches of one record are as large as this one.
-const BATCH_BYTES: u64 = HEADER_BYTES as u64 + 1_009;
-/// Batches in a segment.
-const PER_SEGMENT: i64 = 4;
-/// The time of the first record.
-const THEN: i64 = 4_000_000_000_000;
-
-fn config() -> LogConfig {
-    LogConfig { segment_bytes_max: (BATCH_BYTES * PER_SEGMENT as u64) as u32, ..LogConfig::default() }
-}
-
-struct Bench {
-    world: SimWorld,
-    node: NodeId,
-    reactor: Reactor,
-}
-
-fn bench(seed: u64) -> Bench {
-    let world = SimWorld::new(seed);
-    let node = world.add_node();
-    let reactor = start(&world, node);
-    Bench { world, node, reactor }
-}
-
-fn start(world: &SimWorld, node: NodeId) -> Reactor {
-    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
-    Reactor::new(world.driver(node), limits)
-}
-
-impl Bench {
-    fn disk(&self) -> SimDisk {
-        self.world.disk(self.node)
-    }
-
-    fn cut_power(&mut self) {
-        self.world.crash(self.node);
-        self.reactor = start(&self.world, self.node);
-    }
-
-    /// A process that ends without a word.
-    fn kill(&mut self) {
-        self.reactor = start(&self.world, self.node);
-    }
-
-    async fn open(&self, config: LogConfig) -> (DataDir, StorageEnv, Log) {
-        open(&self.reactor, config, StorageOptions::default()).await
-    }
-
-    fn files(&self) -> Vec<String> {
-        files(&self.reactor)
-    }
-
-    /// The log's files, once nothing happens any more.
-    async fn files_in_the_end(&self) -> Vec<String> {
-        self.reactor.sleep(Duration::from_secs(2)).await;
-        self.files()
-    }
-}
-
-async fn open(reactor: &Reactor, config: LogConfig, options: StorageOptions) -> (DataDir, StorageEnv, Log) {
-    let options = StorageOptions {
-        no_space_retry: Duration::from_millis(5),
-        checkpoint_interval: Duration::from_millis(5),
-        ..options
-    };
-    let (data, env) = storage(reactor, Path::new("/data"), options).await;
-    let log = Log::open_or_create(&env, name(), config).await.unwrap();
-    (data, env, log)
-}
-
-fn files(reactor: &Reactor) -> Vec<String> {
-    let entries = reactor.list_dir(Path::new("/data/orders-0")).unwrap();
-    let mut names: Vec<String> = entries.into_iter().map(|e| e.name.into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
-fn path(base: i64, suffix: &str) -> PathBuf {
-    PathBuf::from(format!("/data/orders-0/{base:020}{suffix}"))
-}
-
-/// The records' files.
-fn logs(files: &[String]) -> Vec<i64> {
-    files.iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect()
-}
-
-fn one_record(time: i64) -> Vec<u8> {
-    let mut builder = BatchBuilder::new(TargetCodec::None);
-    builder.append(Timestamp(time), None, Some(&[7; 1_000]), &[]);
-    let bytes = builder.build().unwrap();
-    assert_eq!(bytes.len() as u64, BATCH_BYTES, "the size of a batch in these tests");
-    bytes
-}
-
-/// Appends a record for each time, committed one by one.
-async fn fill(log: &Log, times: impl IntoIterator<Item = i64>) {
-    lead(log).await;
-    for time in times {
-        append(log, &one_record(time)).unwrap();
-        commit_all(log).await;
-    }
-}
-
-/// One record a second.
-fn seconds(count: i64) -> impl Iterator<Item = i64> {
-    (0..count).map(|n| THEN + n * 1_000)
-}
-
-async fn retain(log: &Log, now: i64) -> (u64, u64) {
-    let retained = log.retain(Timestamp(now), log.durable_end()).await.unwrap();
-    (retained.over_size.segments, retained.expired.segments)
-}
-
-fn limits(log: &Log, bytes: Option<u64>, ms: Option<i64>) {
-    log.set_config(LogConfig { retention_bytes_max: bytes, retention_ms_max: ms, ..log.config() });
-}
 
 #[test]
 fn segments_go_while_without_the_oldest_there_are_still_as_many_bytes_as_the_limit() {
