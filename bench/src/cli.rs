@@ -8,6 +8,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::load::run::Start;
 
+/// The words of this process's command line, behind its name: for the results to say how they were made.
+pub fn words() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Load generator for Kafka brokers.
 ///
 /// Latencies are counted from when a record was due, on a schedule that does not wait for the broker:

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelog_reactor::Reactor;
 
-use crate::cli::{Arrivals, Cli, Command, Load, Reading, Run, Target};
+use crate::cli::{Arrivals, Cli, Command, Load, Reading, Run, Target, words};
 use crate::client::ring;
 use crate::compare;
 use crate::error::BenchError;
@@ -117,13 +117,11 @@ fn job(
     consume: Option<ConsumeSpec>,
     run: &Run,
 ) -> Job {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let workload = words.collect::<Vec<_>>().join(" ");
     let produce_only = kind == "produce";
     Job {
         kind,
         broker: run.name.clone().unwrap_or_else(|| target.bootstrap.clone()),
-        workload,
+        workload: words(),
         target: TargetSpec {
             bootstrap: target.bootstrap.clone(),
             topic: target.topic.clone(),

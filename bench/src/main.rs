@@ -6,9 +6,7 @@ use clap::Parser;
 use corelog_bench::cli::Cli;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    corelog_bench::load::interrupt::heed();
-    match corelog_bench::run(cli) {
+    match corelog_bench::run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("corelog-bench: {error}");

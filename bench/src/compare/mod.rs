@@ -107,7 +107,7 @@ fn measure(
 ) -> Result<(), BenchError> {
     for peer in peers {
         say(options, &format!("warming up {} for {:.0} s", peer.name, options.warm_up));
-        warm_up(reactor, options, peer).map_err(|error| peer.explain(error))?;
+        warm_up(reactor, options, peer)?;
     }
     for workload in chosen {
         let rate = rate(reactor, options, peers, workload)?;
@@ -119,8 +119,7 @@ fn measure(
             let order: [usize; 2] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for which in order {
                 let peer = &peers[which];
-                let result = one(reactor, options, peer, workload, rate, options.duration, LEAD_IN_S);
-                let result = result.map_err(|error| peer.explain(error))?;
+                let result = one(reactor, options, peer, workload, rate, options.duration, LEAD_IN_S)?;
                 say!("  {}\n", record::run_line(&result));
                 comparison.add(workload, rate, which, result);
             }
@@ -171,7 +170,20 @@ fn rate(reactor: &Reactor, options: &Compare, peers: &[Peer], workload: &Workloa
     }
 }
 
+/// One run against one peer. If the peer has ended, that is why it failed.
 fn one(
+    reactor: &Reactor,
+    options: &Compare,
+    peer: &Peer,
+    workload: &Workload,
+    rate: Option<f64>,
+    seconds: f64,
+    lead_in: f64,
+) -> Result<RunResult, BenchError> {
+    attempt(reactor, options, peer, workload, rate, seconds, lead_in).map_err(|error| peer.explain(error))
+}
+
+fn attempt(
     reactor: &Reactor,
     options: &Compare,
     peer: &Peer,

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use crate::cli::Compare;
 use crate::client::cluster::Cluster;
 use crate::error::BenchError;
+use crate::load::interrupt::is_interrupted;
 use crate::measure::clock::now_ns;
 use crate::measure::process::{Sample, listener_of};
 
@@ -128,6 +129,9 @@ impl Peer {
             let entries = fs::read_dir(&data).map_err(BenchError::file(&data))?;
             let mut names = entries.flatten().map(|entry| entry.file_name());
             let Some(left) = names.find(|name| name.to_string_lossy().starts_with(TOPIC_PREFIX)) else { break };
+            if is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
             if now_ns() > give_up {
                 let what = format!("{} is still there {SETTLE_S_MAX} s after its deletion", left.display());
                 return Err(BenchError::Peer { peer: self.name.clone(), what });

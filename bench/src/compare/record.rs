@@ -8,7 +8,7 @@ use super::host;
 use super::limit::{Limit, Measured};
 use super::peer::Peer;
 use super::workloads::Workload;
-use crate::cli::Compare;
+use crate::cli::{Compare, words};
 use crate::measure::result::RunResult;
 
 /// The results of one workload against one peer.
@@ -127,7 +127,7 @@ impl Comparison {
         Self {
             names: peers.iter().map(|peer| peer.name.clone()).collect(),
             start_s: peers.iter().map(|peer| peer.start_s).collect(),
-            command: format!("corelog-bench {}", words().collect::<Vec<_>>().join(" ")),
+            command: format!("corelog-bench {}", words()),
             rounds: options.rounds,
             duration: options.duration,
             warm_up: options.warm_up,
@@ -313,11 +313,6 @@ impl Comparison {
         }
         out
     }
-}
-
-/// The command line's words.
-fn words() -> impl Iterator<Item = String> {
-    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
 }
 
 /// A run in one line.

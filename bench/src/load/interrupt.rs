@@ -1,4 +1,5 @@
-//! Ctrl-C: the run ends where it is, and what was measured is kept. The second one ends the process.
+//! Ctrl-C while a run is measured: it ends where it is, and its figures are kept. The second one ends the process, as the
+//! first does before there is anything to keep.
 //!
 //! Holds: whether it was pressed. Never touches: runs; they look.
 

@@ -19,7 +19,7 @@ use corelog_storage::batch::Compression;
 use super::check::Check;
 use super::consume::{ConsumePlan, Consuming, Look};
 use super::control::Control;
-use super::interrupt::is_interrupted;
+use super::interrupt::{heed, is_interrupted};
 use super::produce::{ProducePlan, Producing};
 use super::recorder::{Recorder, Window};
 use super::schedule::Pace;
@@ -199,6 +199,10 @@ pub struct Progress<'a> {
 /// # Errors
 /// The run could not begin.
 pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, BenchError> {
+    if is_interrupted() {
+        // Of several runs, between two.
+        return Err(BenchError::Interrupted);
+    }
     let mut cluster = Cluster::connect(reactor, &job.target.bootstrap).await?;
     let topic = prepare(&mut cluster, &job.target).await?;
     let verify = job.kind == "verify";
@@ -252,6 +256,7 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     };
     let consuming = consuming.map(|plan| Consuming::new(plan, reactor, &control, &consumed));
 
+    heed();
     if let Some(engine) = &consuming {
         engine.start(reader_streams);
     }

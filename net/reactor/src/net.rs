@@ -59,13 +59,20 @@ impl RawConn {
 
 impl Drop for RawConn {
     fn drop(&mut self) {
-        match &self.closer {
-            // SAFETY: the descriptor is ours alone; `into_handle` would have taken it.
-            Closer::Descriptor => drop(unsafe { libc::close(self.handle.0) }),
-            Closer::Bin(bin) => bin.put(self.handle),
+        self.closer.close(self.handle);
+    }
+}
+
+impl Closer {
+    /// Closes a handle that its owner alone knows, and gives up with this.
+    pub(crate) fn close(&self, handle: Handle) {
+        match self {
+            // SAFETY: nobody else has the descriptor; who owned it is being dropped.
+            Closer::Descriptor => drop(unsafe { libc::close(handle.0) }),
+            Closer::Bin(bin) => bin.put(handle),
             Closer::World(closed) => {
                 if let Ok(mut closed) = closed.lock() {
-                    closed.push(self.handle);
+                    closed.push(handle);
                 }
             }
         }

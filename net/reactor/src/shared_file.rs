@@ -68,16 +68,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        match &self.closer {
-            // SAFETY: the descriptor is ours alone.
-            Closer::Descriptor => drop(unsafe { libc::close(self.handle.0) }),
-            Closer::Bin(bin) => bin.put(self.handle),
-            Closer::World(closed) => {
-                if let Ok(mut closed) = closed.lock() {
-                    closed.push(self.handle);
-                }
-            }
-        }
+        self.closer.close(self.handle);
     }
 }
 

@@ -105,8 +105,10 @@ impl FrameAssembler {
 
     /// How much of the shared buffer to receive into.
     pub fn shared_room<'b>(&self, shared: &'b mut [u8]) -> &'b mut [u8] {
-        let bytes = if self.last_total > LARGE_FRAME_BYTES { FIRST_BUFFER_BYTES } else { shared.len() };
-        shared.get_mut(..bytes).unwrap_or_default()
+        // Never nothing: a receive into no room would look like the end of the stream.
+        let bytes = if self.last_total > LARGE_FRAME_BYTES { FIRST_BUFFER_BYTES } else { usize::MAX };
+        let room = shared.len().min(bytes);
+        &mut shared[..room]
     }
 
     /// Takes bytes that arrived through the shared buffer off the front of `bytes`; calls `each` with every frame that

@@ -333,7 +333,8 @@ async fn judge_all(
             header = found.header.is_ok(),
             missing = damaged.missing,
             last = damaged.proved,
-            "a commit log is damaged: what was durable does not hold. Logs that miss records are fenced where that shows; the              file is kept. Look for the disk's errors in `dmesg`"
+            "a commit log is damaged: what was durable does not hold. Logs that miss records are fenced where that shows; the \
+             file is kept. Look for the disk's errors in `dmesg`"
         );
         if name.proved >= proved {
             continue;

@@ -145,6 +145,7 @@ impl Recovery<'_> {
         self.env.count(|c| c.log_replayed += missing.batches);
         self.read_on(base, scanned).await
     }
+
     /// Writes the first of `bytes` at `position`, as many as there is memory for. Returns their number.
     async fn put_piece(&self, path: &Path, scanned: &Scanned, position: u64, bytes: &[u8]) -> Result<usize, OpenError> {
         let start = align_down(position);
