@@ -56,6 +56,7 @@ pub fn standard() -> Vec<Workload> {
     let mut all = Vec::new();
     for (name, about, batch, partitions) in [
         ("bulk-64k-1", "1 KiB records, 64 KiB batches, 1 partition", 64, 1),
+        ("bulk-64k-16", "1 KiB records, 64 KiB batches, 16 partitions", 64, 16),
         ("bulk-256k-4", "1 KiB records, 256 KiB batches, 4 partitions", 256, 4),
         ("bulk-1m-16", "1 KiB records, 1 MiB batches, 16 partitions", 1008, 16),
     ] {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! So logged costs less where `p < a (1 - 1/k) / (b + a / W)`. With the 100 us and 1 us/KiB that this starts from, and
-//! W of 256 KiB, that is 36 KiB at k = 2 and 64 KiB at k = 12.
+//! W of 512 KiB, that is 42 KiB at k = 2 and 77 KiB at k = 12.
 
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ const COST_DECAY: f64 = 1.0 - 1.0 / 64.0;
 const ON_FROM: f64 = 2.0;
 /// and no more below so many: between the two it stays as it is.
 const OFF_BELOW: f64 = 1.5;
-/// Larger pieces always go directly.
-const PIECE_BYTES_MAX: f64 = 64.0 * 1024.0;
+/// Larger pieces always go directly: a write that large spreads its own cost, and the copy, the CRC and the second write
+/// of a logged one cost the core more than that.
+const PIECE_BYTES_MAX: f64 = 256.0 * 1024.0;
 /// What is believed before anything is measured: microseconds of a write, and of each byte.
 const COST_AT_FIRST: (f64, f64) = (100.0, 1.0 / 1024.0);
 /// What can be believed: between a fast NVMe and a bad day of a rotating disk.
@@ -128,7 +129,7 @@ impl Choice {
 mod tests {
     use super::*;
 
-    const WRITE_BACK: u64 = 256 << 10;
+    const WRITE_BACK: u64 = 512 << 10;
 
     /// `at_once` commits that begin together, again and again.
     fn rounds(choice: &mut Choice, at_once: u32, rounds: usize) {
@@ -149,8 +150,8 @@ mod tests {
     fn small_pieces_of_many_partitions_use_it_and_large_ones_do_not() {
         let mut choice = Choice::new(WRITE_BACK);
         rounds(&mut choice, 16, 100);
-        assert!(choice.prefers(1_024) && choice.prefers(32 << 10));
-        assert!(!choice.prefers(64 << 10) && !choice.prefers(1 << 20));
+        assert!(choice.prefers(1_024) && choice.prefers(64 << 10));
+        assert!(!choice.prefers(96 << 10) && !choice.prefers(1 << 20));
     }
 
     #[test]

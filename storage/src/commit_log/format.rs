@@ -34,7 +34,7 @@ pub const WRITE_HEADER_BYTES: usize = 48;
 /// Bytes before an entry's batches.
 pub const ENTRY_HEADER_BYTES: usize = 56;
 /// The largest write.
-pub const WRITE_BYTES_MAX: usize = 256 << 10;
+pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
 /// No run comes so far: a million writes a second for half a million years. What claims to is no write.
 pub const SEQUENCE_MAX: u64 = u64::MAX / 2;

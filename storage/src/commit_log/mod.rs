@@ -7,7 +7,7 @@
 //! ```text
 //!   logs of a shard      a   b   c                      one turn's small commits
 //!                         \  |  /
-//!   staging               [a][b][c]                     copied; at most 256 KiB
+//!   staging               [a][b][c]                     copied; at most 1 MiB
 //!                            │  one direct durable write
 //!   .commit/0-1     |h|......[a][b][c]|      |          16 MiB, written with zeroes before
 //!                            ┆  later, in the background

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes read at once; at least one whole write.
-const READ_BYTES: usize = 4 * WRITE_BYTES_MAX;
+const READ_BYTES: usize = 2 * WRITE_BYTES_MAX;
 
 /// What the writes of one use of a file say of it, all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

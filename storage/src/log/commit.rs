@@ -169,6 +169,7 @@ impl Log {
             segment.restored = Some((start, segment.written));
         }
         state.made_durable(segment, end);
+        state.room_demand.logged();
         drop(state);
         self.write_back_if_due();
     }
@@ -186,6 +187,7 @@ impl Log {
                 return Ok(());
             };
             let bytes = self.write_segment(base, Reach::End, &filing).await?;
+            self.0.state.borrow_mut().room_demand.committed(bytes);
             self.0.env.count(|c| {
                 c.commits += 1;
                 c.commit_bytes += bytes;

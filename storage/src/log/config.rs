@@ -21,11 +21,11 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitLogUse {
     /// When that costs less, as far as is measured.
+    #[default]
     Auto,
     /// Whenever it can be.
     Always,
-    /// Never: until what decision 0007 lists is done.
-    #[default]
+    /// Never: every commit is a write to its own segment.
     Never,
 }
 
@@ -138,7 +138,7 @@ impl Default for StorageOptions {
             commit_log: CommitLogUse::default(),
             commit_log_file_bytes: 16 << 20,
             commit_log_files_max: 4,
-            write_back_bytes: 256 << 10,
+            write_back_bytes: 512 << 10,
             break_durability_for_a_test: false,
         }
     }

@@ -48,6 +48,7 @@ mod removal;
 mod repair;
 mod retention;
 mod roll;
+mod room;
 mod scan_file;
 mod segment_write;
 mod state;

@@ -21,6 +21,7 @@
 
 use super::config::LogConfig;
 use super::error::FenceReason;
+use super::room::RoomDemand;
 use crate::batch::{BatchHeader, HEADER_BYTES};
 use crate::commit_log::FileId;
 use crate::disk::checkpoint::CheckpointEntry;
@@ -36,12 +37,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often the rate of appends is measured.
-const RATE_WINDOW: Duration = Duration::from_millis(200);
-/// Sizes of spare segments, by class; class 0 has none, its files grow.
-const SPARE_BYTES: [u64; 5] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
-/// Below this many bytes a second a log needs no spares.
-const SPARE_RATE_MIN: u64 = 256 << 10;
 /// Sizes of tail chunks: a quiet partition holds one block, a busy one megabytes.
 pub(super) const CHUNK_BYTES_MIN: usize = 4 << 10;
 pub(super) const CHUNK_BYTES_MAX: usize = 1 << 20;
@@ -187,13 +182,6 @@ pub(super) struct Mark {
     pub(super) end: u64,
 }
 
-/// Bytes a second, measured over short windows.
-struct Rate {
-    since: Monotonic,
-    bytes: u64,
-    per_second: u64,
-}
-
 /// The changing part of a log.
 pub(super) struct State {
     pub(super) status: Status,
@@ -228,8 +216,7 @@ pub(super) struct State {
     pub(super) ticket: Option<SpareTicket>,
     /// Oldest first, at most one for each file.
     pub(super) marks: SmallVec<[Mark; 4]>,
-    spare_class: usize,
-    rate: Rate,
+    pub(super) room_demand: RoomDemand,
     chunk_bytes: usize,
     chunk_since: Monotonic,
 }
@@ -267,8 +254,7 @@ impl State {
             inner_snapshot: None,
             ticket: None,
             marks: SmallVec::new(),
-            spare_class: 0,
-            rate: Rate { since: now, bytes: 0, per_second: 0 },
+            room_demand: RoomDemand::new(now),
             chunk_bytes: CHUNK_BYTES_MIN,
             chunk_since: now,
         }
@@ -384,13 +370,7 @@ impl State {
         if self.ticket.is_some() || self.active.bytes() * 2 < self.active_room() {
             return None;
         }
-        let rate = self.rate.per_second;
-        let wanted = SPARE_BYTES.iter().position(|bytes| rate < *bytes).unwrap_or(SPARE_BYTES.len() - 1);
-        // A second's worth; one class up at a time, so that a burst alone costs little.
-        self.spare_class = if rate < SPARE_RATE_MIN { 0 } else { wanted.clamp(1, self.spare_class + 1) };
-        let bytes = *SPARE_BYTES.get(self.spare_class)?;
-        let limit = bytes_max.min(u64::from(config.segment_bytes_max));
-        (bytes > 0 && bytes <= limit).then_some(bytes)
+        self.room_demand.next_spare(bytes_max.min(u64::from(config.segment_bytes_max)))
     }
 
     fn active_room(&self) -> u64 {
@@ -444,14 +424,7 @@ impl State {
         active.ends.push_back((active.tail.end(), self.log_end));
         self.pending_bytes += bytes as u64;
         self.bytes_since_capture += bytes as u64;
-        self.rate.bytes += bytes as u64;
-        let window = now.saturating_since(self.rate.since);
-        if window >= RATE_WINDOW {
-            let millis = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-            self.rate.per_second = self.rate.bytes.saturating_mul(1000) / millis;
-            self.rate.bytes = 0;
-            self.rate.since = now;
-        }
+        self.room_demand.appended(bytes as u64, now);
     }
 
     /// Remembers the log end as the next recovery point, if it is far enough behind and none waits already.

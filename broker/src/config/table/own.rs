@@ -14,7 +14,7 @@ use super::row;
 /// The rows, one property a line.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Definition] = &[
-    row("corelog.commit.log", String, Some("never"), OneOf(&["auto", "always", "never"]), Low, ReadOnly, Acts, "Whether small commits of many partitions of a core go through a log that they share, in one durable write, and to their segments later. `auto`: when that costs less, as measured. Not for data that counts yet: a damaged block in it is not told from its end."),
+    row("corelog.commit.log", String, Some("auto"), OneOf(&["auto", "always", "never"]), Low, ReadOnly, Acts, "Whether small commits of many partitions of a core go through a log that they share, in one durable write, and to their segments later. `auto`: when that costs less, as measured."),
     row("corelog.connection.progress.timeout.ms", Long, Some("30000"), AtLeast(1), Medium, ReadOnly, Acts, "A connection is closed when for this long not one byte more comes of a request that has begun, or not one byte more of an answer is taken."),
     row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Acts, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
     row("corelog.core.map.file", String, None, Any, Low, ReadOnly, Acts, "A TOML file that pins topics and partitions to shards; the rest is placed by default. Not set: `core-map.toml` in the data folder, if it is there."),
