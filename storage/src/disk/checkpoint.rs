@@ -13,14 +13,15 @@
 //!
 //! The mark is the offset of a truncation under way, -1 if there is none, -2 if the log is deleted. A tenth word, if
 //! there is one, is the first sequence of the commit logs that counts for the log: a truncation leaves what is older
-//! behind.
+//! behind. An eleventh and a twelfth, of a log that was compacted (the tenth may be 0 then): the offset below which
+//! offsets may be missing, and the one below which the log is compacted, -1 before a first round has come to its end.
 //!
-//! Each shard writes the entries of the logs it owns into a file of its own. At start all files are merged, whatever the
-//! number of shards was: of several entries for one log the highest version counts, and every owner raises the version
-//! with every change.
+//! Each shard writes the entries of the logs it owns into a file of its own. At start all files are merged, whatever
+//! the number of shards was: of several entries for one log the highest version counts, and every owner raises the
+//! version with every change.
 //!
-//! A log has an entry from its creation until its deletion: that is how a start tells a log that was never made from one
-//! whose folder somebody took away.
+//! A log has an entry from its creation until its deletion: that is how a start tells a log that was never made from
+//! one whose folder somebody took away.
 
 use super::meta::parse_topic_id;
 use crate::ids::{Offset, PartitionIndex, TopicId};
@@ -68,6 +69,10 @@ pub struct CheckpointEntry {
     pub is_deleted: bool,
     /// What the commit logs hold of the log before this sequence must not be applied: it was cut off.
     pub replay_from: u64,
+    /// Below this offset a compaction may have taken records out: batches need not join there. From here on they must.
+    pub compacted_to: Offset,
+    /// Below this offset the log is compacted: where the last round has ended.
+    pub clean_to: Option<Offset>,
 }
 
 impl CheckpointEntry {
@@ -75,7 +80,23 @@ impl CheckpointEntry {
     #[must_use]
     pub const fn starting_at(topic: String, offset: Offset) -> Self {
         let recovery = RecoveryPoint { offset, segment_base: offset, position: 0 };
-        Self { topic, version: 0, log_start: offset, recovery, truncate_to: None, is_deleted: false, replay_from: 0 }
+        Self {
+            topic,
+            version: 0,
+            log_start: offset,
+            recovery,
+            truncate_to: None,
+            is_deleted: false,
+            replay_from: 0,
+            compacted_to: Offset::ZERO,
+            clean_to: None,
+        }
+    }
+
+    /// Forgets what was compacted behind `end`, where the log was cut.
+    pub fn cut_compaction(&mut self, end: Offset) {
+        self.compacted_to = self.compacted_to.min(end);
+        self.clean_to = self.clean_to.map(|clean_to| clean_to.min(end));
     }
 }
 
@@ -187,9 +208,12 @@ impl CheckpointSet {
                 if e.is_deleted { DELETED } else { e.truncate_to.unwrap_or(Offset::NONE).0 },
             );
             // Most logs are never cut: their lines stay as short, and as readable for earlier versions, as they were.
-            let _ = match e.replay_from {
-                0 => writeln!(text),
-                from => writeln!(text, " {from}"),
+            let _ = match (e.replay_from, e.compacted_to) {
+                (0, Offset::ZERO) => writeln!(text),
+                (from, Offset::ZERO) => writeln!(text, " {from}"),
+                (from, compacted_to) => {
+                    writeln!(text, " {from} {compacted_to} {}", e.clean_to.unwrap_or(Offset::NONE))
+                }
             };
         }
         let crc = crc32c::crc32c(text.as_bytes());
@@ -252,15 +276,35 @@ fn parse_line(line: &str) -> Option<(LogKey, CheckpointEntry)> {
         // A truncation takes the recovery point back before it begins.
         && truncate_to.is_none_or(|to| to >= recovery.offset);
     let replay_from = match words.next() {
-        Some(word) => word.parse().ok().filter(|from| *from > 0)?,
-        None => 0,
+        Some(word) => Some(word.parse::<u64>().ok()?),
+        None => None,
+    };
+    let (compacted_to, clean_to) = match words.next() {
+        Some(word) => {
+            let compacted_to = word.parse().ok().filter(|to| *to > 0)?;
+            let clean_to = words.next()?.parse().ok().filter(|to| *to >= Offset::NONE.0)?;
+            (Offset(compacted_to), (clean_to >= 0).then_some(Offset(clean_to)))
+        }
+        // Alone, the tenth word is there for a reason.
+        None if replay_from == Some(0) => return None,
+        None => (Offset::ZERO, None),
     };
     if words.next().is_some() || !is_possible {
         return None;
     }
     Some((
         LogKey { topic_id, partition },
-        CheckpointEntry { topic, version, log_start, recovery, truncate_to, is_deleted, replay_from },
+        CheckpointEntry {
+            topic,
+            version,
+            log_start,
+            recovery,
+            truncate_to,
+            is_deleted,
+            replay_from: replay_from.unwrap_or(0),
+            compacted_to,
+            clean_to,
+        },
     ))
 }
 
@@ -281,6 +325,8 @@ mod tests {
             truncate_to: (version == 9).then_some(Offset(77)),
             is_deleted: version == 10,
             replay_from: version / 4,
+            compacted_to: Offset(version as i64 / 2),
+            clean_to: (version > 8).then_some(Offset(version as i64)),
         }
     }
 

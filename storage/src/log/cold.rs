@@ -9,8 +9,8 @@ use super::cold_range::Places;
 use super::env::StorageEnv;
 use super::error::{Damage, ReadError};
 use super::index_check::names;
-use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
-use super::read::{ColdPlan, Near, Walk, Wanted};
+use super::names::{DELETED, INDEX, LOG, TIME_INDEX, segment_path, with_suffix};
+use super::read::{ColdPlan, Near, ReadOutcome, Walk, Wanted};
 use super::scan_file::scan_file;
 use crate::batch::{BatchHeader, HEADER_BYTES, crc_of};
 use crate::disk::files::{read_file, read_full};
@@ -103,6 +103,8 @@ pub(crate) struct ColdSegment {
     /// The same file, open for the page cache, once a reader was given a range of it.
     pub(super) shared: RefCell<Option<SharedFile>>,
     pub(super) places: Places,
+    /// Exchanges of segments by compaction, when it was opened.
+    swaps: Option<u64>,
 }
 
 /// The sealed segments that are open, last used last.
@@ -185,20 +187,53 @@ impl ColdSegments {
 }
 
 impl Log {
-    /// Executes a plan of [`read`](Self::read). `None`: the first batch alone is larger than allowed, or passes the limit.
+    /// Executes a plan of [`read`](Self::read). `None`: the first batch alone is larger than allowed, or passes the
+    /// limit.
     ///
     /// # Errors
-    /// When the disk fails, there is no memory, or the bytes do not hold; [`ReadError::OutOfRange`] when the records were
-    /// deleted meanwhile.
-    pub async fn read_cold(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
+    /// When the disk fails, there is no memory, or the bytes do not hold; [`ReadError::OutOfRange`] when the records
+    /// were deleted meanwhile.
+    pub async fn read_cold(&self, mut plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
         let from = plan.from;
-        let read = self.execute(plan).await;
+        let read = loop {
+            let (upper, bytes_max, at_least_one) = (plan.upper, plan.bytes_max, plan.at_least_one);
+            let (swaps, is_sealed) = (plan.swaps, plan.is_sealed());
+            let read = self.execute(plan).await;
+            // What an old segment's file gives is right, for as long as it gives something.
+            if !is_sealed || matches!(read, Ok(Some(_))) || !self.was_exchanged(swaps, read.as_ref().err()).await {
+                break read;
+            }
+            plan = match self.read(from, upper, bytes_max, at_least_one)? {
+                ReadOutcome::Cold(plan) => plan,
+                ReadOutcome::Empty => return Ok(None),
+                ReadOutcome::Hot(_) => return Err(ReadError::Busy { bytes: bytes_max }),
+            };
+        };
         let (log_start, log_end) = (self.log_start(), self.log_end());
         if read.is_err() && from < log_start {
-            // Deleted between plan and read, the segment's file with them: whatever the disk says is no fault of its own.
+            // Deleted between plan and read, the segment's file with them: whatever the disk says is no fault of its
+            // own.
             return Err(ReadError::OutOfRange { offset: from, log_start, log_end });
         }
         read
+    }
+
+    /// Whether compaction has put other segments in the place of those that were there at `swaps`. Waits for an
+    /// exchange that is under way.
+    pub(super) async fn was_exchanged(&self, swaps: u64, error: Option<&ReadError>) -> bool {
+        let inner = &*self.0;
+        let at_rest = || {
+            let state = inner.state.borrow();
+            state.swapping.is_none().then_some(state.swaps)
+        };
+        let is_caught = matches!(error, Some(ReadError::Io { error, .. }) if error.kind() == io::ErrorKind::WouldBlock);
+        inner.changed.until(at_rest).await != swaps || is_caught
+    }
+
+    /// Exchanges so far; `None` while the files of this segment may be those of either.
+    fn exchanges(&self, base: Offset) -> Option<u64> {
+        let state = self.0.state.borrow();
+        state.swapping.is_none_or(|first| base < first).then_some(state.swaps)
     }
 
     async fn execute(&self, plan: ColdPlan) -> Result<Option<ColdRead>, ReadError> {
@@ -231,7 +266,9 @@ impl Log {
         else {
             return Ok(None);
         };
-        if sealed.is_some() && self.rebuild_index(plan.segment, plan.limit, file).await.is_ok() {
+        if let Some(segment) = &sealed
+            && self.rebuild_index(plan.segment, plan.limit, file, segment.swaps).await.is_ok()
+        {
             self.0.env.cold().close(self.0.number, Some(plan.segment));
         }
         Ok(read)
@@ -244,20 +281,37 @@ impl Log {
             return Ok(segment);
         }
         let io = |error| ReadError::Io { segment: base, error };
-        let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::read() };
-        let path = segment_path(&inner.folder, base, LOG);
-        let file = inner.env.reactor().open(&path, how).await.map_err(io)?;
+        let swaps = self.exchanges(base);
+        let file = self.open_sealed(base, bytes).await.map_err(io)?;
         let index = match self.load_index(base, bytes).await.map_err(io)? {
             Ok(index) => index,
             Err(fault) => {
                 tracing::warn!(log = %inner.name, segment = %base, %fault, "rebuilding the indexes of a segment");
-                self.rebuild_index(base, bytes, &file).await?
+                self.rebuild_index(base, bytes, &file, swaps).await?
             }
         };
+        if swaps.is_none() || self.exchanges(base) != swaps {
+            // The one file may be the old segment's and the other the new one's.
+            return Err(io(io::ErrorKind::WouldBlock.into()));
+        }
         let (shared, places) = (RefCell::default(), Places::default());
-        let segment = Rc::new(ColdSegment { log: inner.number, base, file, index, shared, places });
+        let segment = Rc::new(ColdSegment { log: inner.number, base, file, index, shared, places, swaps });
         inner.env.cold().insert(segment.clone());
         Ok(segment)
+    }
+
+    /// The file of a sealed segment of `bytes`; also the one that an exchange which failed half-way has put aside.
+    async fn open_sealed(&self, base: Offset, bytes: u64) -> io::Result<File> {
+        let inner = &*self.0;
+        let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::read() };
+        let path = segment_path(&inner.folder, base, LOG);
+        let opened = inner.env.reactor().open(&path, how).await;
+        if inner.state.borrow().broken_swap.is_none_or(|first| base < first)
+            || opened.as_ref().is_ok_and(|file| file.len().is_ok_and(|len| len == bytes))
+        {
+            return opened;
+        }
+        inner.env.reactor().open(&with_suffix(&path, DELETED), how).await
     }
 
     /// Both indexes of a segment, from their files.
@@ -280,6 +334,7 @@ impl Log {
                 bytes_max: HEADER_BYTES,
                 at_least_one: true,
                 limit: bytes,
+                swaps: segment.swaps.unwrap_or_default(),
                 open: None,
             };
             let read = self.execute(plan).await?;
@@ -291,17 +346,23 @@ impl Log {
         if !segment.index.times.is_empty() {
             tracing::warn!(log = %self.0.name, segment = %base, %timestamp, "the time index is wrong about its last entry");
         }
-        let index = self.rebuild_index(base, bytes, &segment.file).await?;
+        let index = self.rebuild_index(base, bytes, &segment.file, segment.swaps).await?;
         self.0.env.cold().forget(self.0.number, Some(base));
         Ok(index.largest.timestamp)
     }
 
-    async fn rebuild_index(&self, base: Offset, bytes: u64, file: &File) -> Result<SegmentIndex, ReadError> {
+    async fn rebuild_index(
+        &self,
+        base: Offset,
+        bytes: u64,
+        file: &File,
+        swaps: Option<u64>,
+    ) -> Result<SegmentIndex, ReadError> {
         let inner = &*self.0;
         let io = |error| ReadError::Io { segment: base, error };
         let interval = inner.config.borrow().index_interval_bytes;
         let mut index = SegmentIndex::new(base);
-        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None);
+        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None).with_holes_below(self.compacted_to());
         let stop = scan_file(inner.env.reactor(), file, &mut scanner, bytes, |b| {
             index.note(&b.header, b.last_offset, b.position, b.bytes, interval);
         })
@@ -315,6 +376,10 @@ impl Log {
             });
         }
         index.finish();
+        if swaps.is_none() || self.exchanges(base) != swaps || self.fenced().is_some() {
+            // The file is no longer the segment's, and its index must not take the place of the other one's.
+            return Ok(index);
+        }
         // A read that was planned before the segment went leaves none behind it.
         let is_gone = inner.state.borrow().segment(base).is_none();
         // Only a help for the next time: what was read is good without it.
@@ -364,8 +429,8 @@ async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan
     // Where the index can't promise that the wanted batch fits, its header is looked at first: many partitions whose
     // batches are larger than the client takes would else be read for nothing, again and again.
     let mut may_be_too_large = !plan.at_least_one && near.ceiling.saturating_sub(near.floor) > plan.bytes_max as u64;
-    // A batch, or the batches before the wanted one, may be larger than one read: then the next read starts where this one
-    // got to, and is as large as it must be.
+    // A batch, or the batches before the wanted one, may be larger than one read: then the next read starts where this
+    // one got to, and is as large as it must be.
     let mut need = HEADER_BYTES;
     loop {
         if position >= plan.limit {

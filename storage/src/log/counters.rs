@@ -63,4 +63,10 @@ pub struct StorageCounters {
     pub segment_bytes_removed: u64,
     /// Batches that recovery took from the commit log.
     pub log_replayed: u64,
+    /// Rounds of compaction that came to their end.
+    pub compactions: u64,
+    /// Bytes of the segments that they took.
+    pub compaction_bytes_read: u64,
+    /// Bytes of those that they put in their place.
+    pub compaction_bytes_written: u64,
 }

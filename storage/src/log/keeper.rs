@@ -241,7 +241,7 @@ impl Log {
         let look = || {
             let state = inner.state.borrow();
             let is_at_rest = !state.writing && !state.filing && !state.keeping && !inner.unlinking.get();
-            is_at_rest.then_some(())
+            (is_at_rest && state.swapping.is_none()).then_some(())
         };
         inner.changed.until(look).await;
     }

@@ -52,6 +52,21 @@ impl Log {
         timestamp: Timestamp,
         upper: Offset,
     ) -> Result<Option<TimestampOffset>, LookupError> {
+        self.again_if_exchanged(async || self.find_offset(timestamp, upper).await).await
+    }
+
+    /// Does it once more for as long as compaction has exchanged segments underneath.
+    async fn again_if_exchanged<T>(&self, search: impl AsyncFn() -> Result<T, LookupError>) -> Result<T, LookupError> {
+        loop {
+            let swaps = self.0.state.borrow().swaps;
+            match search().await {
+                Err(LookupError::Read(error)) if self.was_exchanged(swaps, Some(&error)).await => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn find_offset(&self, timestamp: Timestamp, upper: Offset) -> Result<Option<TimestampOffset>, LookupError> {
         let log_start = self.log_start();
         let parts = self.parts(|times| {
             let entry = times.floor(timestamp);
@@ -87,6 +102,10 @@ impl Log {
     /// # Errors
     /// When the log cannot be read.
     pub async fn max_timestamp(&self, upper: Offset) -> Result<Option<TimestampOffset>, LookupError> {
+        self.again_if_exchanged(async || self.find_max_timestamp(upper).await).await
+    }
+
+    async fn find_max_timestamp(&self, upper: Offset) -> Result<Option<TimestampOffset>, LookupError> {
         let mut best: Option<TimestampOffset> = None;
         for part in self.parts(|_| None) {
             let largest = match part.largest {

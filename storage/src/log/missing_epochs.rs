@@ -44,6 +44,7 @@ pub(super) async fn note_sealed(
     env: &StorageEnv,
     segment: SealedSegment<'_>,
     log_start: Offset,
+    holes_below: Offset,
     epochs: &mut EpochCache,
 ) -> io::Result<()> {
     let reactor = env.reactor();
@@ -57,7 +58,7 @@ pub(super) async fn note_sealed(
         note(epochs, log_start, &first, segment.last_offset);
         return Ok(());
     }
-    let mut scanner = Scanner::new(0, segment.base, LeaderEpoch::NONE, None);
+    let mut scanner = Scanner::new(0, segment.base, LeaderEpoch::NONE, None).with_holes_below(holes_below);
     scan_file(reactor, segment.file, &mut scanner, segment.bytes, |batch| {
         note(epochs, log_start, &batch.header, batch.last_offset);
     })

@@ -27,6 +27,7 @@ mod close;
 mod cold;
 mod cold_range;
 mod commit;
+mod compaction;
 mod config;
 mod counters;
 mod env;
@@ -58,6 +59,7 @@ mod write_back;
 pub use append::{Appended, LeaderBatch};
 pub use cold::ColdRead;
 pub use cold_range::ColdRange;
+pub use compaction::{Compacted, CompactionError, CompactionRules, Pace};
 pub use config::{CommitLogUse, Durability, LogConfig, StorageOptions};
 pub use counters::StorageCounters;
 pub use env::StorageEnv;
@@ -103,6 +105,8 @@ struct Inner {
     is_due: Cell<bool>,
     /// Files in its folder are being renamed or removed.
     unlinking: Cell<bool>,
+    /// A round of compaction is under way.
+    compacting: Cell<bool>,
     me: Weak<Inner>,
 }
 
@@ -143,6 +147,7 @@ impl Log {
             deleting_records: Cell::new(false),
             is_due: Cell::new(false),
             unlinking: Cell::new(false),
+            compacting: Cell::new(false),
             me: me.clone(),
         }))
     }
@@ -275,6 +280,11 @@ impl Log {
     #[must_use]
     pub fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {
         self.0.state.borrow().epochs.epoch_for_offset(offset)
+    }
+
+    /// Below this offset batches need not join: the log was compacted there.
+    fn compacted_to(&self) -> Offset {
+        self.0.state.borrow().checkpoint.compacted_to
     }
 
     fn key(&self) -> LogKey {

@@ -55,6 +55,13 @@ pub(super) fn segment_path(folder: &Path, base: Offset, suffix: &str) -> PathBuf
     folder.join(format!("{:020}{suffix}", base.0))
 }
 
+/// The path with a further suffix.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 /// The offset in the name of a file with this suffix.
 pub(super) fn parse_file_name(name: &str, suffix: &str) -> Option<Offset> {
     let digits = name.strip_suffix(suffix)?;
@@ -76,6 +83,10 @@ pub(super) const TXN_INDEX: &str = ".txnindex";
 pub(super) const DELETED: &str = ".deleted";
 /// Suffix of a producer snapshot.
 pub(super) const SNAPSHOT: &str = ".snapshot";
+/// Behind the suffix: of a cleaned segment that is being written.
+pub(super) const CLEANED: &str = ".cleaned";
+/// Behind the suffix: of one that is to take the place of others.
+pub(super) const SWAP: &str = ".swap";
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@
 //! was interrupted. Then the log gets its entry in the shard's checkpoint, which stays until the log is deleted: if there is
 //! an entry and no log, somebody took the log away.
 
+use super::compaction::complete_swaps;
 use super::config::LogConfig;
 use super::env::{StorageEnv, TailOwner};
 use super::error::{ACCEPT_LOSS, FenceReason, OpenError};
@@ -117,6 +118,11 @@ impl Log {
             Err(error) => return Err(failed(&folder, "list it")(error)),
         };
         let owner = check_owner(env, &name, &folder).await?;
+        let entries = if complete_swaps(env, &folder, &entries).await? {
+            reactor.list_dir(&folder).map_err(failed(&folder, "list it"))?
+        } else {
+            entries
+        };
         if env.commit_log().is_abandoned(&name.key()) {
             let words = "it was let go of before its segment had all that the commit log has: a restart opens it";
             return Err(failed(&folder, "open it")(io::Error::other(words)));

@@ -50,6 +50,8 @@ pub struct ColdPlan {
     pub(super) at_least_one: bool,
     /// Bytes of the segment that may be read: those its file has on stable storage.
     pub(super) limit: u64,
+    /// Exchanges of segments by compaction, when the plan was made.
+    pub(super) swaps: u64,
     /// File, and where in it the wanted batch is, if the segment is not sealed.
     pub(super) open: Option<(Rc<File>, Near)>,
 }
@@ -161,6 +163,7 @@ impl Log {
             bytes_max,
             at_least_one,
             limit: segment.written,
+            swaps: state.swaps,
             open,
         }))
     }

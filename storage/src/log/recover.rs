@@ -66,6 +66,8 @@ pub(super) struct Recovery<'a> {
     pub(super) recovery: RecoveryPoint,
     pub(super) limit: Option<Offset>,
     pub(super) log_start: Offset,
+    /// Below this offset the log was compacted: batches need not join there.
+    pub(super) holes_below: Offset,
     /// There was an entry in the checkpoint: the log was created to its end.
     pub(super) is_known: bool,
     /// A log that ends before this has lost acknowledged records.
@@ -124,6 +126,7 @@ pub(super) async fn recover(
         recovery: entry.recovery,
         limit: entry.truncate_to,
         log_start: entry.log_start,
+        holes_below: entry.compacted_to,
         is_known: known,
         must_reach: match entry.truncate_to {
             // The cut may have fallen before the log start, if that lay within the batch that had to go.
@@ -423,6 +426,7 @@ impl Recovery<'_> {
         self.epochs.truncate_from_end(found.log_end.next());
         if entry.truncate_to.take().is_some() {
             // The truncation is complete now.
+            entry.cut_compaction(found.log_end);
             if entry.recovery.offset > found.log_end {
                 entry.recovery = RecoveryPoint { offset: found.log_end, segment_base: found.active.base, position };
             }

@@ -54,7 +54,8 @@ impl Recovery<'_> {
             Scanner::new(0, base, LeaderEpoch::NONE, None)
         } else {
             Scanner::from_position(resume, LeaderEpoch::NONE, None)
-        };
+        }
+        .with_holes_below(self.holes_below);
         // An index that doesn't know the latest of them would hide them from a search by time.
         let mut are_times_known = true;
         let each = |batch: ScannedBatch<'_>| are_times_known &= batch.header.max_timestamp <= largest;
@@ -66,7 +67,7 @@ impl Recovery<'_> {
         if is_whole && self.are_epochs_missing {
             let (last_epoch, last_offset) = (scanner.epoch(), Offset(next.0 - 1));
             let segment = SealedSegment { file: &file, base, bytes, last_epoch, last_offset };
-            missing_epochs::note_sealed(self.env, segment, self.log_start, &mut self.epochs)
+            missing_epochs::note_sealed(self.env, segment, self.log_start, self.holes_below, &mut self.epochs)
                 .await
                 .map_err(failed(&path, "read its leader epochs"))?;
         }
@@ -97,7 +98,7 @@ impl Recovery<'_> {
             None
         };
         let mut index = SegmentIndex::new(base);
-        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, limit);
+        let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, limit).with_holes_below(self.holes_below);
         let mut first_timestamp = None;
         if let Some(mut loaded) = loaded {
             let at = &self.recovery;
@@ -110,7 +111,7 @@ impl Recovery<'_> {
                 resume_at(self.env.reactor(), &file, &mut loaded, position).await.map_err(failed(&path, "read it"))?;
             if resume > 0 {
                 // The epoch checkpoint has no checksum: only the batches themselves say what their epochs are.
-                scanner = Scanner::from_position(resume, LeaderEpoch::NONE, limit);
+                scanner = Scanner::from_position(resume, LeaderEpoch::NONE, limit).with_holes_below(self.holes_below);
                 index = loaded;
                 first_timestamp = self.first_timestamp(&file, &path).await?;
             }
@@ -132,7 +133,8 @@ impl Recovery<'_> {
 
     /// Reads on from where the reading of the segment `base` has stopped.
     pub(super) async fn read_on(&mut self, base: Offset, scanned: &mut Scanned) -> Result<(), OpenError> {
-        let scanner = Scanner::new(scanned.position, scanned.next, scanned.epoch, self.limit);
+        let scanner =
+            Scanner::new(scanned.position, scanned.next, scanned.epoch, self.limit).with_holes_below(self.holes_below);
         self.read_from(base, scanner, scanned).await
     }
 

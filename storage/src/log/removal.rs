@@ -174,7 +174,12 @@ impl Log {
             let next = state.older.get(1).unwrap_or(&state.active);
             let has_file = next.phase == Phase::Sealed || next.file.is_some();
             let is_below = next.base <= state.log_start;
-            let first = state.older.pop_front_if(|first| first.phase == Phase::Sealed && is_below && has_file);
+            let swapping = state.swapping;
+            let first = state.older.pop_front_if(|first| {
+                // One whose files are being exchanged goes when that is done.
+                let is_exchanged = swapping.is_some_and(|base| first.base >= base);
+                first.phase == Phase::Sealed && is_below && has_file && !is_exchanged
+            });
             drop(state);
             let Some(first) = first else { break };
             inner.env.give_chunk_bytes(first.tail.memory_bytes());

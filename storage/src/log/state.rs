@@ -1,7 +1,7 @@
 //! What one log is at this moment.
 //!
-//! Holds: the segments, the offsets, producers, epochs, what waits for the disk; every change to them that needs no waiting.
-//! Never touches: files (the futures in `commit`, `keeper`, `change` do, and then change this).
+//! Holds: the segments, the offsets, producers, epochs, what waits for the disk; every change to them that needs no
+//! waiting. Never touches: files (the futures in `commit`, `keeper`, `change` do, and then change this).
 //!
 //! ```text
 //!   older segments (sealed, or waiting to be)        active segment
@@ -193,6 +193,15 @@ pub(super) struct State {
     pub(super) filing: bool,
     /// The keeper is at work on older segments.
     pub(super) keeping: bool,
+    /// The files of segments are being exchanged for a compacted one, which has this base: they stay until that is
+    /// done.
+    pub(super) swapping: Option<Offset>,
+    /// An exchange of the segments from this base on has failed half-way: their files may have other names.
+    pub(super) broken_swap: Option<Offset>,
+    /// Exchanges so far: a reader whose plan is older may find other files.
+    pub(super) swaps: u64,
+    /// Truncations so far: what a compaction has read may be gone.
+    pub(super) cuts: u64,
     pub(super) log_start: Offset,
     pub(super) log_end: Offset,
     pub(super) durable_end: Offset,
@@ -237,6 +246,10 @@ impl State {
             writing: false,
             filing: false,
             keeping: false,
+            swapping: None,
+            broken_swap: None,
+            swaps: 0,
+            cuts: 0,
             log_start,
             log_end,
             durable_end: log_end,
@@ -321,6 +334,15 @@ impl State {
         }
         let at = self.older_at(base);
         self.older.get_mut(at).filter(|s| s.base == base)
+    }
+
+    /// Puts a compacted segment into the place of older ones, which are returned.
+    pub(super) fn replace_older(&mut self, base: Offset, count: usize, fresh: Segment) -> Vec<Segment> {
+        let first = self.older_at(base);
+        let last = (first + count).min(self.older.len());
+        let old: Vec<Segment> = self.older.drain(first..last).collect();
+        self.older.insert(first, fresh);
+        old
     }
 
     /// The segment that holds `offset`, and the offset behind its last.

@@ -11,7 +11,8 @@
 //! 4. producer snapshots and leader epochs behind the cut are removed;
 //! 5. the checkpoint: done.
 //!
-//! A batch is whole or gone: the cut is made before the batch that contains the offset.
+//! A batch is whole or gone: the cut is made before the batch that contains the offset. Where the log was compacted,
+//! and there is none, behind the last batch before it.
 
 use super::Log;
 use super::append::{marker_of, record_in};
@@ -85,7 +86,8 @@ impl Log {
         let inner = &*self.0;
         self.drain().await?;
         let base = {
-            let state = inner.state.borrow();
+            let mut state = inner.state.borrow_mut();
+            state.cuts += 1;
             state.segment_of(offset).map_or(state.active.base, |(s, _)| s.base)
         };
         let replay_from = inner.env.commit_log().replay_from();
@@ -106,6 +108,7 @@ impl Log {
         self.update_checkpoint(|entry| {
             entry.truncate_to = None;
             entry.log_start = entry.log_start.min(end);
+            entry.cut_compaction(end);
         });
         inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
         Ok(end)
@@ -179,7 +182,8 @@ impl Log {
             Scanner::new(0, base, LeaderEpoch::NONE, Some(offset))
         } else {
             Scanner::from_position(resume, LeaderEpoch::NONE, Some(offset))
-        };
+        }
+        .with_holes_below(self.compacted_to());
         let interval = inner.config.borrow().index_interval_bytes;
         let reactor = inner.env.reactor();
         let stop = scan_file(reactor, &file, &mut scanner, written, |b| {
@@ -308,7 +312,7 @@ impl Log {
             let path = segment_path(&inner.folder, base, LOG);
             let file = reactor.open(&path, how).await;
             let file = file.map_err(failed("open a segment"))?;
-            let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None);
+            let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None).with_holes_below(self.compacted_to());
             let stop = scan_file(reactor, &file, &mut scanner, bytes, |batch| {
                 if batch.header.base_offset < from {
                     return;

@@ -4,7 +4,7 @@
 //! one header and one control batch.
 //!
 //! Per batch it checks what Kafka's CRC does not cover as well as what it does: the base offset must be the one that is
-//! expected next, and the leader epoch must not go back.
+//! expected next, or, where the log was compacted, a later one; and the leader epoch must not go back.
 
 use crate::batch::{BatchHeader, HEADER_BYTES, HeaderError, field};
 use crate::ids::{LeaderEpoch, Offset};
@@ -84,6 +84,8 @@ pub struct Scanner {
     expected: Offset,
     /// The first batch says itself what its base offset is.
     takes_first: bool,
+    /// Below this offset batches need not join.
+    holes_below: Offset,
     epoch: LeaderEpoch,
     limit: Option<Offset>,
     head: [u8; HEADER_BYTES],
@@ -109,6 +111,7 @@ impl Scanner {
             position,
             expected,
             takes_first: false,
+            holes_below: Offset::ZERO,
             epoch,
             limit,
             head: [0; HEADER_BYTES],
@@ -123,6 +126,13 @@ impl Scanner {
     #[must_use]
     pub fn from_position(position: u64, epoch: LeaderEpoch, limit: Option<Offset>) -> Self {
         Self { takes_first: true, ..Self::new(position, Offset::NONE, epoch, limit) }
+    }
+
+    /// The same scan of a log that was compacted below this offset: there, a batch may have any base offset behind the one
+    /// before it.
+    #[must_use]
+    pub fn with_holes_below(self, offset: Offset) -> Self {
+        Self { holes_below: offset, ..self }
     }
 
     /// Where the last sound batch ends.
@@ -207,7 +217,8 @@ impl Scanner {
         if std::mem::take(&mut self.takes_first) {
             self.expected = header.base_offset;
         }
-        if header.base_offset != self.expected {
+        let is_hole = header.base_offset > self.expected && header.base_offset < self.holes_below;
+        if header.base_offset != self.expected && !is_hole {
             return Err(ScanStop::Fault(BatchFault::Offset { found: header.base_offset, expected: self.expected }));
         }
         if header.leader_epoch < self.epoch {
@@ -313,6 +324,20 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn offsets_may_be_missing_below_the_place_that_was_compacted_to_and_nowhere_else() {
+        let bytes = [batch(2, 1, 1, 50), batch(5, 2, 1, 50), batch(8, 1, 1, 50)].concat();
+        for (below, expected) in [(0, vec![]), (2, vec![]), (3, vec![2]), (8, vec![2, 6]), (9, vec![2, 6, 8])] {
+            let mut scanner = Scanner::new(0, Offset(0), LeaderEpoch(0), None).with_holes_below(Offset(below));
+            let (seen, end) = collect(&mut scanner, &bytes, 77);
+            assert_eq!((seen.clone(), end.is_ok()), (expected, seen.len() == 3), "compacted below {below}");
+        }
+        // Not backwards, though.
+        let back = [batch(2, 1, 1, 50), batch(1, 1, 1, 50)].concat();
+        let mut scanner = Scanner::new(0, Offset(0), LeaderEpoch(0), None).with_holes_below(Offset(9));
+        assert_eq!(collect(&mut scanner, &back, 77).0, [2]);
     }
 
     #[test]
