@@ -107,6 +107,17 @@ pub(crate) struct ColdSegment {
     swaps: Option<u64>,
 }
 
+/// A file that readers may have a range of, and the log does not use any more.
+#[derive(Default)]
+pub(super) struct Lent(Vec<WeakSharedFile>);
+
+impl Lent {
+    /// It is about to go: whoever still sends from it stops.
+    pub(super) fn revoke(&self) {
+        self.0.iter().filter_map(WeakSharedFile::upgrade).for_each(|file| file.revoke());
+    }
+}
+
 /// The sealed segments that are open, last used last.
 pub(crate) struct ColdSegments {
     open: RefCell<VecDeque<Rc<ColdSegment>>>,
@@ -142,6 +153,14 @@ impl ColdSegments {
         let mut open = self.open.borrow_mut();
         let at = open.iter().position(|s| s.log == log && s.base == base);
         at.and_then(|at| open.remove(at)).map_or_else(Weak::new, |segment| Rc::downgrade(&segment))
+    }
+
+    /// The same of a segment that another one has replaced; and what readers still have of its file, which stays for a
+    /// while.
+    pub(super) fn take_replaced(&self, log: u64, base: Offset) -> (Weak<ColdSegment>, Lent) {
+        let is_it = |of: &mut (u64, Offset, WeakSharedFile)| of.0 == log && of.1 == base;
+        let lent = self.lent.borrow_mut().extract_if(.., is_it).map(|(.., file)| file).collect();
+        (self.take(log, base), Lent(lent))
     }
 
     /// The same before the file goes: whoever still sends from it stops.
@@ -231,7 +250,7 @@ impl Log {
     }
 
     /// Exchanges so far; `None` while the files of this segment may be those of either.
-    fn exchanges(&self, base: Offset) -> Option<u64> {
+    pub(super) fn exchanges(&self, base: Offset) -> Option<u64> {
         let state = self.0.state.borrow();
         state.swapping.is_none_or(|first| base < first).then_some(state.swaps)
     }

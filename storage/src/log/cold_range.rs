@@ -133,9 +133,14 @@ impl Log {
             Some(file) => file,
             None => {
                 let (path, before) = (segment_path(&inner.folder, segment.base, LOG), inner.env.cold().revocations());
+                let swaps = self.exchanges(segment.base)?;
                 let file = inner.env.reactor().open_shared(&path).await.ok()?;
                 // Revoked by then, it could not be found yet.
                 if inner.env.cold().revocations() != before {
+                    return None;
+                }
+                // It may be the file of the segment that took this one's place.
+                if self.exchanges(segment.base) != Some(swaps) {
                     return None;
                 }
                 inner.env.cold().lent(inner.number, segment.base, &file);

@@ -240,7 +240,7 @@ impl Log {
         let inner = &*self.0;
         let look = || {
             let state = inner.state.borrow();
-            let is_at_rest = !state.writing && !state.filing && !state.keeping && !inner.unlinking.get();
+            let is_at_rest = !state.writing && !state.filing && !state.keeping && inner.unlinking.get() == 0;
             (is_at_rest && state.swapping.is_none()).then_some(())
         };
         inner.changed.until(look).await;

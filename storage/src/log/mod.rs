@@ -103,8 +103,8 @@ struct Inner {
     deleting_records: Cell<bool>,
     /// Its turn to be written back is coming.
     is_due: Cell<bool>,
-    /// Files in its folder are being renamed or removed.
-    unlinking: Cell<bool>,
+    /// How many are renaming or removing files in its folder.
+    unlinking: Cell<u32>,
     /// A round of compaction is under way.
     compacting: Cell<bool>,
     me: Weak<Inner>,
@@ -146,7 +146,7 @@ impl Log {
             writing_epochs: Cell::new(false),
             deleting_records: Cell::new(false),
             is_due: Cell::new(false),
-            unlinking: Cell::new(false),
+            unlinking: Cell::new(0),
             compacting: Cell::new(false),
             me: me.clone(),
         }))

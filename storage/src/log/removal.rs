@@ -9,6 +9,7 @@
 //! ```
 //!
 //! A crash between any two leaves files below the log start, or files named `.deleted`: the next start removes both.
+//! A segment that compaction has replaced comes here once its file is named `.deleted`.
 //!
 //! One file at a time in a shard, and a big one step by step (`disk::remove`): what is freed at once stalls everybody's
 //! durable writes. Files are not made spares of: their zeroes would have to be written and synced before anybody may use
@@ -16,7 +17,7 @@
 //!
 //! While the disk is full nothing waits for the delay.
 
-use super::cold::ColdSegment;
+use super::cold::{ColdSegment, Lent};
 use super::env::StorageEnv;
 use super::names::{DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_file_name, segment_path};
 use super::state::{Phase, Status};
@@ -44,7 +45,8 @@ enum Step {
     SetAside,
     /// Its files go, whatever they are called.
     Remove,
-    /// Its files named `.deleted` go: an earlier run's. There may be a segment of this base.
+    /// Its files named `.deleted` go: an earlier run's, or those of a segment that was compacted. There may be a segment of
+    /// this base.
     RemoveDeleted,
 }
 
@@ -57,6 +59,8 @@ struct Removal {
     /// Of its records, as far as is known.
     bytes: u64,
     readers: Weak<ColdSegment>,
+    /// Whoever sends from it stops before it goes.
+    lent: Lent,
     step: Step,
 }
 
@@ -106,6 +110,21 @@ impl Removals {
     }
 }
 
+impl Removals {
+    /// Takes the removal of a file that was put aside out of the queue.
+    fn take_deleted(&self, log: &Weak<Inner>, base: Offset) -> Option<Removal> {
+        let mut waiting = self.waiting.borrow_mut();
+        let is_it = |r: &Removal| r.step == Step::RemoveDeleted && r.base == base && r.log.ptr_eq(log);
+        if !waiting.iter().any(is_it) {
+            return None;
+        }
+        let mut all = std::mem::take(&mut *waiting).into_vec();
+        let found = all.iter().position(is_it).map(|at| all.swap_remove(at));
+        *waiting = all.into();
+        found
+    }
+}
+
 async fn remove_due(env: &StorageEnv) {
     let queue = env.removals();
     loop {
@@ -133,7 +152,7 @@ struct Unlinking<'a>(&'a Log);
 
 impl Drop for Unlinking<'_> {
     fn drop(&mut self) {
-        self.0.0.unlinking.set(false);
+        self.0.0.unlinking.set(self.0.0.unlinking.get() - 1);
         self.0.0.changed.fire();
     }
 }
@@ -184,33 +203,60 @@ impl Log {
             let Some(first) = first else { break };
             inner.env.give_chunk_bytes(first.tail.memory_bytes());
             let readers = inner.env.cold().take(inner.number, first.base);
-            self.remove_later(Duration::ZERO, first.base, first.bytes(), readers, Step::SetAside);
+            self.remove_later(Duration::ZERO, first.base, first.bytes(), readers, Lent::default(), Step::SetAside);
         }
     }
 
     /// Has the files of segments removed that a start found below the log start, and did not open.
     pub(super) fn remove_unopened(&self, bases: Vec<Offset>) {
         for base in bases {
-            self.remove_later(Duration::ZERO, base, u64::MAX, Weak::new(), Step::Remove);
+            self.remove_later(Duration::ZERO, base, u64::MAX, Weak::new(), Lent::default(), Step::Remove);
         }
     }
 
     /// Has the rest of removals done that an earlier run has begun.
     pub(super) fn remove_deleted(&self, bases: Vec<Offset>) {
         for base in bases {
-            self.remove_later(Duration::ZERO, base, u64::MAX, Weak::new(), Step::RemoveDeleted);
+            self.remove_later(Duration::ZERO, base, u64::MAX, Weak::new(), Lent::default(), Step::RemoveDeleted);
         }
     }
 
-    fn remove_later(&self, delay: Duration, base: Offset, bytes: u64, readers: Weak<ColdSegment>, step: Step) {
+    /// Has the file removed, named `.deleted` by now, of a segment of `bytes` that a compacted one has replaced.
+    pub(super) fn remove_replaced(&self, base: Offset, bytes: u64, readers: Weak<ColdSegment>, lent: Lent) {
+        self.remove_later(self.delete_delay(), base, bytes, readers, lent, Step::RemoveDeleted);
+    }
+
+    /// Removes a file of this name that waits for its delay: another one is to get the name, and a big one must not go at
+    /// once.
+    pub(super) async fn clear_replaced(&self, base: Offset) -> io::Result<()> {
+        while let Some(Removal { bytes, lent, step, .. }) = self.0.env.removals().take_deleted(&self.0.me, base) {
+            lent.revoke();
+            self.remove_files(base, bytes, step).await?;
+        }
+        Ok(())
+    }
+
+    fn remove_later(
+        &self,
+        delay: Duration,
+        base: Offset,
+        bytes: u64,
+        readers: Weak<ColdSegment>,
+        lent: Lent,
+        step: Step,
+    ) {
         let env = &self.0.env;
         let (due, log) = (env.reactor().now() + delay, self.0.me.clone());
-        env.removals().push(Removal { due, number: 0, log, base, bytes, readers, step }, env);
+        env.removals().push(Removal { due, number: 0, log, base, bytes, readers, lent, step }, env);
     }
 
     async fn go_on(&self, removal: Removal) -> io::Result<()> {
         let inner = &*self.0;
-        let Removal { base, bytes, step, .. } = removal;
+        let Removal { base, bytes, step, lent, .. } = removal;
+        if inner.state.borrow().broken_swap.is_some() {
+            // What a failed exchange has put aside is still read; the next start has the rest done.
+            return Ok(());
+        }
         if step != Step::RemoveDeleted {
             let first = inner.state.borrow().segments().next().map(|first| first.base);
             assert!(
@@ -228,7 +274,7 @@ impl Log {
                 {
                     tracing::warn!(log = %inner.name, segment = %base, %error, "cannot rename a segment below the log start; it is removed all the same");
                 }
-                self.remove_later(delay, base, bytes, removal.readers, Step::Remove);
+                self.remove_later(delay, base, bytes, removal.readers, lent, Step::Remove);
                 // The epochs moved with the log start. A start does the same with what is in the file.
                 self.write_changed_epochs().await
             }
@@ -239,9 +285,10 @@ impl Log {
                     Step::SetAside | Step::Remove => inner.env.cold().take_back(inner.number, base),
                 };
                 if let Some(readers) = [removal.readers, late].into_iter().find(|readers| readers.strong_count() > 0) {
-                    self.remove_later(READERS_PAUSE, base, bytes, readers, step);
+                    self.remove_later(READERS_PAUSE, base, bytes, readers, lent, step);
                     return Ok(());
                 }
+                lent.revoke();
                 self.remove_files(base, bytes, step).await
             }
         }
@@ -261,13 +308,14 @@ impl Log {
             // Its folder may have another name soon, and another log this one.
             return None;
         }
-        self.0.unlinking.set(true);
+        self.0.unlinking.set(self.0.unlinking.get() + 1);
         Some(Unlinking(self))
     }
 
     /// Names that readers, recovery and Kafka's tools pass over.
     async fn set_aside(&self, base: Offset) -> io::Result<()> {
         let inner = &*self.0;
+        self.clear_replaced(base).await?;
         let Some(_unlinking) = self.begin_unlinking() else { return Ok(()) };
         // There is no transaction index yet; and a snapshot below the first segment is nobody's any more.
         for suffix in [LOG, INDEX, TIME_INDEX] {

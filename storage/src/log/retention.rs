@@ -191,8 +191,16 @@ impl Log {
         let largest = match known {
             Some(largest) => largest,
             None => {
-                let largest = self.proved_largest(looked.base, looked.bytes, looked.end).await?;
-                if let Some(segment) = self.0.state.borrow_mut().segment_mut(looked.base) {
+                let swaps = self.0.state.borrow().swaps;
+                let largest = match self.proved_largest(looked.base, looked.bytes, looked.end).await {
+                    Ok(largest) => largest,
+                    // Compacted meanwhile: the next look asks the segment that is there now.
+                    Err(error) if self.was_exchanged(swaps, Some(&error)).await => return Ok(Timestamp(i64::MAX)),
+                    Err(error) => return Err(error),
+                };
+                // A compacted segment that has taken its place meanwhile reaches further, and is as new as its newest part.
+                let is_it = |s: &&mut Segment| s.bytes() == looked.bytes && s.largest.is_none();
+                if let Some(segment) = self.0.state.borrow_mut().segment_mut(looked.base).filter(is_it) {
                     segment.largest = Some(largest);
                 }
                 largest

@@ -278,14 +278,25 @@ impl Log {
     }
 }
 
-/// The sealed segments at the log's front.
+/// The sealed segments at the log's front, as far as the one behind them has a file: without it, a start would take the
+/// last of them for the active one, and hold it against what the commit log has of its old bytes.
 fn sealed(state: &State) -> impl Iterator<Item = &Segment> {
-    state.older.iter().take_while(|segment| segment.phase == Phase::Sealed)
+    let end = sealed_end(state);
+    state.older.iter().take_while(move |segment| segment.base < end)
 }
 
 /// Where they end.
 fn sealed_end(state: &State) -> Offset {
-    state.segments().find(|segment| segment.phase != Phase::Sealed).map_or(state.log_end, |segment| segment.base)
+    let mut end = Offset::NONE;
+    for segment in state.segments() {
+        if segment.phase == Phase::Sealed || segment.file.is_some() {
+            end = segment.base;
+        }
+        if segment.phase != Phase::Sealed {
+            break;
+        }
+    }
+    end
 }
 
 fn facts(state: &State, index_interval: u64) -> Vec<SegmentFacts> {

@@ -6,19 +6,18 @@
 //!
 //! 1. the cleaned segment with its indexes, as `.cleaned`;
 //! 2. the log checkpoint: up to where offsets may be missing. (It also has the recovery point behind these segments);
-//! 3. `.cleaned` becomes `.swap`, the records last. From here on a start completes the exchange; before it, it removes what
-//!    there is of the cleaned segment;
+//! 3. `.cleaned` becomes `.swap`: the indexes, then the records. From here on a start completes the exchange; before it,
+//!    it removes what there is of the cleaned segment;
 //! 4. the old segments become `.deleted`, their indexes go, those of the new one get their names;
 //! 5. `.log.swap` becomes `.log`.
 //!
-//! Readers of an old segment go on reading it: its file stays for a while. A reader that finds a file gone, or another
-//! one in its place, plans anew (`cold`).
+//! Readers of an old segment go on reading it: its file stays for a while (`removal`). A reader that finds a file gone,
+//! or another one in its place, plans anew (`cold`).
 
 use super::target::Cleaned;
 use super::{CompactionError, failed};
 use crate::compact::SegmentFacts;
 use crate::disk::files::unlink_if_there;
-use crate::disk::remove::remove_file;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::log::Log;
 use crate::log::env::StorageEnv;
@@ -32,20 +31,26 @@ use crate::segment::scan::Scanner;
 use corelog_reactor::{DirEntry, OpenHow, Reactor};
 use std::io;
 use std::path::Path;
-use std::time::Duration;
-
-/// How long the files of replaced segments stay for those who read them (Kafka's default of `file.delete.delay.ms`).
-const DELETE_DELAY: Duration = Duration::from_secs(60);
 
 /// The mark that the files of segments are being exchanged.
-struct Swapping<'a>(&'a Log);
+struct Swapping<'a> {
+    log: &'a Log,
+    base: Offset,
+    /// Which of the files a start would find is unknown.
+    is_half_done: bool,
+}
 
 impl Drop for Swapping<'_> {
     fn drop(&mut self) {
-        self.0.0.state.borrow_mut().swapping = None;
-        self.0.0.changed.fire();
+        if self.is_half_done {
+            // It completes what there is. Until then the old ones are read.
+            self.log.0.state.borrow_mut().broken_swap = Some(self.base);
+            self.log.fence_io("exchanging compacted segments", &io::ErrorKind::Interrupted.into());
+        }
+        self.log.0.state.borrow_mut().swapping = None;
+        self.log.0.changed.fire();
         // What this has held up.
-        self.0.remove_segments_below_start();
+        self.log.remove_segments_below_start();
     }
 }
 
@@ -58,6 +63,9 @@ pub(super) async fn swap(
     cuts: u64,
 ) -> Result<(), CompactionError> {
     let inner = &*log.0;
+    for segment in group {
+        log.clear_replaced(segment.base).await.map_err(failed("remove a segment that was replaced before"))?;
+    }
     {
         let mut state = inner.state.borrow_mut();
         let are_there = group.iter().all(|segment| {
@@ -68,7 +76,7 @@ pub(super) async fn swap(
         }
         state.swapping = Some(cleaned.base);
     }
-    let swapping = Swapping(log);
+    let mut swapping = Swapping { log, base: cleaned.base, is_half_done: false };
     log.update_checkpoint(|entry| entry.compacted_to = entry.compacted_to.max(end));
     inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
     let (reactor, folder) = (inner.env.reactor(), &inner.folder);
@@ -77,6 +85,7 @@ pub(super) async fn swap(
         let renamed = reactor.rename(&with_suffix(&path, CLEANED), &with_suffix(&path, SWAP)).await;
         renamed.map_err(failed("rename a cleaned segment's index"))?;
     }
+    reactor.sync_dir(folder).await.map_err(failed("sync the log's folder"))?;
     let olds: Vec<Offset> = group.iter().map(|segment| segment.base).collect();
     let exchange = async {
         let path = segment_path(folder, cleaned.base, LOG);
@@ -84,12 +93,11 @@ pub(super) async fn swap(
         reactor.sync_dir(folder).await?;
         put_in_place(reactor, folder, cleaned.base, &olds).await
     };
+    swapping.is_half_done = true;
     if let Err(error) = exchange.await {
-        // Which of the files a start would find is unknown: it completes what there is. Until then the old ones are
-        // read.
-        inner.state.borrow_mut().broken_swap = Some(cleaned.base);
         return Err(CompactionError::Fenced(log.fence_io("exchanging compacted segments", &error)));
     }
+    swapping.is_half_done = false;
     {
         let mut state = inner.state.borrow_mut();
         let now = Timestamp(reactor.unix_ms().0);
@@ -104,11 +112,11 @@ pub(super) async fn swap(
         state.swaps += 1;
         state.assert_invariants();
     }
-    for old in &olds {
-        inner.env.cold().forget(inner.number, Some(*old));
-    }
+    let readers: Vec<_> = olds.iter().map(|old| inner.env.cold().take_replaced(inner.number, *old)).collect();
     drop(swapping);
-    remove_later(log, olds);
+    for (segment, (readers, lent)) in group.iter().zip(readers) {
+        log.remove_replaced(segment.base, segment.bytes, readers, lent);
+    }
     Ok(())
 }
 
@@ -139,24 +147,6 @@ async fn put_in_place(reactor: &Reactor, folder: &Path, base: Offset, olds: &[Of
     let path = segment_path(folder, base, LOG);
     reactor.rename(&with_suffix(&path, SWAP), &path).await?;
     reactor.sync_dir(folder).await
-}
-
-/// Removes the files of replaced segments, step by step, once nobody reads them any more.
-fn remove_later(log: &Log, olds: Vec<Offset>) {
-    let (env, folder) = (log.0.env.clone(), log.0.folder.clone());
-    let task = async move {
-        let reactor = env.reactor();
-        reactor.sleep(DELETE_DELAY).await;
-        for old in olds {
-            let path = with_suffix(&segment_path(&folder, old, LOG), DELETED);
-            if let Err(error) = remove_file(reactor, &path, u64::MAX).await {
-                tracing::warn!(path = %path.display(), %error, "cannot remove a compacted segment: the next start does");
-            }
-        }
-    };
-    if log.0.env.reactor().spawn(task).is_err() {
-        tracing::warn!(log = %log.name(), "no task for removing compacted segments: the next start does it");
-    }
 }
 
 /// What a start does with the files that a round has left: completes an exchange that had begun, and removes the rest.

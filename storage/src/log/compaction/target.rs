@@ -138,6 +138,10 @@ impl<'a> Target<'a> {
 
 /// Removes what a round that came to no end, or to nothing, has written.
 pub(super) async fn discard(log: &Log, base: Offset) {
+    if log.0.is_closed() {
+        // The folder may be another log's by now.
+        return;
+    }
     for suffix in [LOG, INDEX, TIME_INDEX] {
         let path = with_suffix(&segment_path(&log.0.folder, base, suffix), CLEANED);
         if let Err(error) = unlink_if_there(log.0.env.reactor(), &path).await {
