@@ -53,6 +53,21 @@ pub struct InternalTopic {
     pub configs: ConfigMap,
 }
 
+/// How this broker compacts; `log.cleaner.*`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CleanerConfig {
+    /// `log.cleaner.enable`
+    pub is_enabled: bool,
+    /// `log.cleaner.backoff.ms`: the pause when nothing is to be compacted.
+    pub backoff: Duration,
+    /// `log.cleaner.dedupe.buffer.size`: memory for keys, of all cores.
+    pub map_bytes_max: u64,
+    /// `log.cleaner.io.buffer.load.factor`
+    pub map_load_factor: f64,
+    /// `log.cleaner.io.max.bytes.per.second`, of all cores.
+    pub bytes_per_second_max: f64,
+}
+
 /// The effective configuration of this broker.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {
@@ -159,6 +174,8 @@ pub struct BrokerConfig {
     /// `metadata.log.max.snapshot.interval.ms`; `None`: size alone decides.
     pub metadata_snapshot_interval: Option<Duration>,
 
+    /// `log.cleaner.*`
+    pub cleaner: CleanerConfig,
     /// What a topic without overrides has.
     pub topic_defaults: TopicConfig,
     pub(super) host: Host,

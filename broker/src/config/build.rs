@@ -15,7 +15,7 @@ use corelog_storage::log::CommitLogUse;
 use tracing::warn;
 
 use super::ConfigMap;
-use super::broker::{BrokerConfig, Host, InternalTopic};
+use super::broker::{BrokerConfig, CleanerConfig, Host, InternalTopic};
 use super::core_map::CoreMap;
 use super::definition::broker_definition;
 use super::dynamic::dynamic_definition;
@@ -195,6 +195,13 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
         high_watermark_checkpoint_interval: reader.millis("replica.high.watermark.checkpoint.interval.ms"),
         producer_id_expiration: reader.int_millis("producer.id.expiration.ms"),
         producer_id_check_interval: reader.int_millis("producer.id.expiration.check.interval.ms"),
+        cleaner: CleanerConfig {
+            is_enabled: reader.boolean("log.cleaner.enable"),
+            backoff: reader.millis("log.cleaner.backoff.ms"),
+            map_bytes_max: reader.count("log.cleaner.dedupe.buffer.size"),
+            map_load_factor: reader.double("log.cleaner.io.buffer.load.factor"),
+            bytes_per_second_max: reader.double("log.cleaner.io.max.bytes.per.second"),
+        },
         transaction_timeout_max: reader.int_millis("transaction.max.timeout.ms"),
         transaction_verification: reader.boolean("transaction.partition.verification.enable"),
         metadata_snapshot_bytes: reader.count("metadata.log.max.record.bytes.between.snapshots"),
@@ -476,6 +483,13 @@ impl<'a> Reader<'a> {
         match self.optional(name) {
             Some(Value::Boolean(b)) => b,
             other => unreachable!("{name} is {other:?}, not a BOOLEAN"),
+        }
+    }
+
+    fn double(&self, name: &str) -> f64 {
+        match self.optional(name) {
+            Some(Value::Double(n)) => n,
+            other => unreachable!("{name} is {other:?}, not a DOUBLE"),
         }
     }
 

@@ -37,7 +37,7 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
-pub use broker::{BrokerConfig, Host, InternalTopic};
+pub use broker::{BrokerConfig, CleanerConfig, Host, InternalTopic};
 pub use core_map::CoreMap;
 pub use dynamic::DynamicConfigError;
 pub use listeners::{Listener, SecurityProtocol};

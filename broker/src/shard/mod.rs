@@ -21,6 +21,7 @@ pub mod apply;
 pub mod ask;
 pub mod by_owner;
 pub mod commit;
+pub mod compaction;
 pub mod connection;
 pub mod controlling;
 pub mod housekeeping;

@@ -24,7 +24,7 @@ use crate::config::BrokerConfig;
 use crate::names::CLUSTER_METADATA;
 use crate::server::Server;
 use crate::shard::mail::Mail;
-use crate::shard::{Shard, ShardParts, controlling, housekeeping, retention, serve};
+use crate::shard::{Shard, ShardParts, compaction, controlling, housekeeping, retention, serve};
 
 /// Messages that may wait in one direction between two shards.
 const MAILBOX_MESSAGES: usize = 1024;
@@ -189,6 +189,7 @@ impl ShardSeed {
         shard.spawn(serve::apply_images(Rc::clone(&shard)));
         shard.spawn(housekeeping::expire_producers(Rc::clone(&shard)));
         shard.spawn(retention::rounds(Rc::clone(&shard)));
+        shard.spawn(compaction::compact(Rc::clone(&shard)));
         Ok(shard)
     }
 }

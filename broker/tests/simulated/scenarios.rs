@@ -9,13 +9,13 @@ use corelog_broker::start::node::Broken;
 use corelog_net::wire::ErrorCode;
 use corelog_reactor::ReactorLimits;
 use corelog_reactor::sim::{DiskFault, SimWorld};
-use corelog_storage::batch::{BatchBuilder, TargetCodec};
+use corelog_storage::batch::{BatchBuilder, Batches, TargetCodec};
 use corelog_storage::ids::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::client::{Connection, Gone, Trace};
 use super::node::{Boot, DATA, Setup, SimBroker};
 use super::random::Random;
-use super::requests::{self, Place};
+use super::requests::{self, Fetch, Place};
 use super::work::Work;
 
 /// A broker that serves, and a client.
@@ -272,4 +272,113 @@ fn what_the_commit_log_has_of_a_deleted_topic_goes_at_the_next_start() {
     assert!(matches!(scene.broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
     scene.world.run_for(Duration::from_secs(1));
     assert_eq!(commit_logs(), Vec::<PathBuf>::new());
+}
+
+/// The offsets of all records of a partition, read to its end.
+async fn offsets(connection: &Connection, place: &Place) -> Result<Vec<i64>, Gone> {
+    let (_, mut at) = requests::list_offset(connection, place, -2).await?;
+    let (_, end) = requests::list_offset(connection, place, -1).await?;
+    let mut found = Vec::new();
+    while at < end {
+        let partitions = vec![(place.clone(), at)];
+        let request = Fetch { version: 16, session: (0, -1), wait_ms: 10, bytes_max: 4_000, partitions };
+        let (_, _, fetched) = requests::fetch(connection, &request).await?;
+        for batch in Batches::new(&fetched[0].records) {
+            let header = batch.expect("a whole batch").header;
+            at = header.last_offset().expect("a sound header").0 + 1;
+            if header.record_count > 0 {
+                found.push(header.base_offset.0);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn a_topic_with_both_policies_keeps_the_newest_of_each_key_until_it_is_a_week_old() {
+    let mut scene = Scene::begin(9);
+    let place = scene.client(move |connection| async move {
+        let configs = [
+            ("cleanup.policy", "compact,delete".to_owned()),
+            ("internal.segment.bytes", "2000".to_owned()),
+            ("min.cleanable.dirty.ratio", "0.01".to_owned()),
+        ];
+        let (_, id) = requests::create_topic(&connection, "both", 1, &configs).await?;
+        Ok(Place { topic: "both".to_owned(), key: (id, 0) })
+    });
+    let pour = |scene: &Scene, keys: u8| {
+        let (place, now) = (place.clone(), scene.now());
+        scene.client(move |connection| async move {
+            for n in 0..40 {
+                let mut builder = BatchBuilder::new(TargetCodec::None);
+                builder.append(now, Some(&[keys + n % 2]), Some(&[1; 300]), &[]);
+                let batches = vec![(place.clone(), builder.build().expect("a batch"))];
+                let answer = requests::produce(&connection, 13, -1, &batches).expect("an answer to wait for");
+                assert_eq!(requests::produced(&answer.body().await?, 13, &batches)[0].error, ErrorCode::None);
+            }
+            Ok(())
+        });
+    };
+    let read = |scene: &Scene| {
+        let place = place.clone();
+        scene.client(move |connection| async move { offsets(&connection, &place).await })
+    };
+    pour(&scene, 0);
+    scene.world.run_for(DAY);
+    pour(&scene, 10);
+    scene.world.run_for(6 * DAY - Duration::from_secs(3600));
+    let found = read(&scene);
+    assert!(found.len() < 16 && found.contains(&38) && found.contains(&39), "the first day's keys: {found:?}");
+    assert!(found.ends_with(&[78, 79]), "{found:?}");
+    scene.restart();
+    assert_eq!(read(&scene), found, "after a restart");
+    // The first day's week is over; what was compacted into one segment with the second day's stays with it, as in Kafka.
+    scene.world.run_for(Duration::from_secs(2 * 3600));
+    assert!(read(&scene).ends_with(&[78, 79]));
+    scene.world.run_for(DAY);
+    assert_eq!(read(&scene), Vec::<i64>::new(), "the second day's week is over");
+    pour(&scene, 0);
+    assert!(read(&scene).starts_with(&[80]));
+}
+
+#[test]
+fn a_compacted_topic_takes_records_with_keys_only_and_is_compacted_also_over_a_power_cut() {
+    let mut scene = Scene::begin(7);
+    let now = scene.now();
+    let place = scene.client(move |connection| async move {
+        let configs = [
+            ("cleanup.policy", "compact".to_owned()),
+            ("internal.segment.bytes", "2000".to_owned()),
+            ("min.cleanable.dirty.ratio", "0.01".to_owned()),
+        ];
+        let (error, id) = requests::create_topic(&connection, "keys", 1, &configs).await?;
+        assert_eq!(error, ErrorCode::None);
+        let place = Place { topic: "keys".to_owned(), key: (id, 0) };
+        let send = async |key: Option<u8>| {
+            let mut builder = BatchBuilder::new(TargetCodec::None);
+            builder.append(now, key.as_ref().map(std::slice::from_ref), Some(&[1; 300]), &[]);
+            let batches = vec![(place.clone(), builder.build().expect("a batch"))];
+            let answer = requests::produce(&connection, 13, -1, &batches).expect("an answer to wait for");
+            Ok(requests::produced(&answer.body().await?, 13, &batches)[0].error)
+        };
+        assert_eq!(send(None).await?, ErrorCode::InvalidRecord);
+        for n in 0..60 {
+            assert_eq!(send(Some(n % 3)).await?, ErrorCode::None);
+        }
+        assert_eq!(offsets(&connection, &place).await?, (0..60).collect::<Vec<_>>());
+        Ok(place)
+    });
+    // Longer than `log.cleaner.backoff.ms`.
+    scene.world.run_for(Duration::from_secs(40));
+    let read = |scene: &Scene| {
+        let place = place.clone();
+        scene.client(move |connection| async move { offsets(&connection, &place).await })
+    };
+    let compacted = read(&scene);
+    assert!(compacted.len() < 12, "{compacted:?}");
+    assert!(compacted.ends_with(&[57, 58, 59]), "{compacted:?}");
+    scene.broker.cut();
+    let setup = Setup::random(&mut Random::new(1), Broken::Nothing);
+    assert!(matches!(scene.broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
+    assert_eq!(read(&scene), compacted);
 }
