@@ -37,7 +37,12 @@ pub fn fill(
     progress: &mut Progress<'_>,
 ) -> Result<Result<Vec<CarriedFacts>, Vec<Refusal>>, ImportError> {
     let failed = |error: &dyn std::fmt::Display| ImportError::Failed(error.to_string());
-    stage.write_log_starts(&plan.logs).map_err(|error| failed(&error))?;
+    let mut holes_below = Vec::new();
+    for log in &plan.logs {
+        holes_below.push(stage.copy(log).map_err(|error| failed(&format!("{}: {error}", log.from.display())))?);
+        progress.done(log);
+    }
+    stage.write_checkpoint(&plan.logs, &holes_below).map_err(|error| failed(&error))?;
     let disk = probe::probe(stage.path()).map_err(|error| failed(&error))?;
     let driver = RingDriver::new(RingConfig::default()).map_err(|error| failed(&error))?;
     let limits = ReactorLimits { pool_bytes_max: config.memory_bytes_per_core as usize, ..ReactorLimits::default() };
@@ -50,14 +55,12 @@ pub fn fill(
         let env = StorageEnv::new(reactor.clone(), ShardId(0), data.share(), options);
         let (mut facts, mut refusals) = (Vec::new(), Vec::new());
         for log in &plan.logs {
-            stage.copy(log).map_err(|error| failed(&format!("{}: {error}", log.from.display())))?;
             match check(&env, log, config).await {
                 Ok(fact) => facts.push(fact),
                 Err(reason) => {
                     refusals.push(Refusal { reason: format!("{}: {reason}", log.name), ignored_by: None });
                 }
             }
-            progress.done(log);
         }
         if !refusals.is_empty() {
             return Ok(Err(refusals));

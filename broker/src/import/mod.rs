@@ -13,6 +13,7 @@
 pub mod args;
 mod fields;
 mod fill;
+mod holes;
 mod kafka_image;
 mod kafka_record;
 mod metadata_log;

@@ -7,8 +7,9 @@
 //! ```text
 //! DIR.importing/               made; refused if it is there: an import that was killed left it
 //!   meta.properties            whose it is
-//!   log-checkpoint             logs that start later than their first segment
-//!   <topic>-<partition>/       files copied and synced; partition.metadata last; opened, checked, closed
+//!   <topic>-<partition>/       files copied and synced; partition.metadata last
+//!   log-checkpoint             logs that start later than their first segment, or have gaps. Then each log is opened,
+//!                              checked, closed
 //!   __cluster_metadata-0/      last: without it no broker starts on the folder
 //! DIR/                         renamed, its parent synced
 //! ```
@@ -24,13 +25,14 @@ use corelog_storage::disk::meta::{PARTITION_METADATA, PartitionMetadata};
 use corelog_storage::ids::{Offset, PartitionIndex};
 use corelog_storage::log::LogName;
 
+use super::holes::close_segments;
 use super::plan::CarriedLog;
 
 const SUFFIX: &str = ".importing";
 /// Suffixes of a log's files that go along.
 const SUFFIXES: [&str; 5] = [".log", ".index", ".timeindex", ".txnindex", ".snapshot"];
 /// The one that has no number.
-const EPOCHS: &str = "leader-epoch-checkpoint";
+pub const EPOCHS: &str = "leader-epoch-checkpoint";
 
 /// The folder, removed with all that is in it unless it was put in place.
 #[derive(Debug)]
@@ -67,23 +69,28 @@ impl Stage {
         &self.path
     }
 
-    /// Where logs start whose first segment reaches further back, for when they are opened.
-    pub fn write_log_starts(&self, logs: &[CarriedLog]) -> io::Result<()> {
-        let mut starts = CheckpointSet::default();
-        for log in logs {
-            let bases = log.files.keys().filter_map(|name| name.strip_suffix(".log")?.parse::<i64>().ok());
-            let (Some(first), Some(start)) = (bases.min(), log.log_start) else { continue };
-            if start > first {
+    /// What is to be known of logs when they are opened: where one starts whose first segment reaches further back, and
+    /// below which offset (as [`copy`](Self::copy) has found) one has gaps.
+    pub fn write_checkpoint(&self, logs: &[CarriedLog], holes_below: &[Option<Offset>]) -> io::Result<()> {
+        let mut known = CheckpointSet::default();
+        for (log, holes_below) in logs.iter().zip(holes_below) {
+            let Some(first) = bases(log).first().copied() else { continue };
+            let start = log.log_start.unwrap_or(first).max(first);
+            if start > first || holes_below.is_some() {
                 let entry = CheckpointEntry::starting_at(log.name.topic.clone(), Offset(first));
-                starts.set(log.name.key(), CheckpointEntry { log_start: Offset(start), ..entry });
+                let compacted_to = holes_below.unwrap_or(Offset::ZERO);
+                known.set(log.name.key(), CheckpointEntry { log_start: Offset(start), compacted_to, ..entry });
             }
         }
-        write_synced(&self.path.join(CHECKPOINT_FILE), &starts.encode())
+        write_synced(&self.path.join(CHECKPOINT_FILE), &known.encode())
     }
 
-    /// Copies a log's files; durable when it returns.
-    pub fn copy(&self, log: &CarriedLog) -> io::Result<()> {
-        self.copy_files(&log.from, &log.name, log.files.keys(), Some(log.name.partition))
+    /// Copies a log's files, and ends its segments where the next ones start; durable when it returns. The offset below
+    /// which it has gaps.
+    pub fn copy(&self, log: &CarriedLog) -> io::Result<Option<Offset>> {
+        self.copy_files(&log.from, &log.name, log.files.keys(), Some(log.name.partition))?;
+        let folder = self.path.join(log.name.to_string());
+        close_segments(&folder, &bases(log), log.log_start.unwrap_or(0))
     }
 
     /// Copies these files of a log, and writes whose it is: with its number for us, without for Kafka.
@@ -128,6 +135,12 @@ impl Drop for Stage {
             tracing::warn!(folder = %self.path.display(), %error, "cannot remove what was made so far");
         }
     }
+}
+
+/// The base offsets of its segments, in order.
+fn bases(log: &CarriedLog) -> Vec<i64> {
+    // Names of twenty digits are in order.
+    log.files.keys().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect()
 }
 
 /// The files of a log that go along, and their lengths, by name.
