@@ -168,6 +168,7 @@ fn run_shard(seed: ShardSeed, core: Option<CoreId>, reports: &Sender<Report>) ->
     }
     let driver = RingDriver::new(RingConfig { worker_cores: core.into_iter().collect(), ..RingConfig::default() })?;
     let reactor = Reactor::new(Box::new(driver), seed.limits());
+    reactor.pool().warm_ahead();
     let waker = reactor
         .remote_waker()
         .map_err(|error| StartError::Thread(format!("no event counter: {error}{}", remedy(&error))))?;

@@ -38,6 +38,7 @@ mod stalls;
 mod time;
 mod timers;
 mod wake;
+mod warm;
 
 pub use buf::{BufSlice, IOVECS_MAX, IoBufMut, IoBufs, IoVecs};
 pub use driver::{Advice, DirEntry, Driver, Durability, OpenHow};

@@ -4,7 +4,7 @@
 //! the buffers are used for.
 //!
 //! One anonymous mapping of the budget's size is reserved at the first take; the kernel backs it as it is touched, with
-//! 2 MiB pages if it can. Sizes are rounded up to a power of two, at least 4 KiB. Budget: `budget_bytes` in all, of
+//! 2 MiB pages if it can, and ahead of that where [`BufferPool::warm_ahead`] asks for it. Sizes are rounded up to a power of two, at least 4 KiB. Budget: `budget_bytes` in all, of
 //! which rounding may waste up to half.
 //!
 //! A buffer dropped on another thread is pushed onto a lock-free stack kept in the free memory itself; the home thread
@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::buddy::Buddy;
 use crate::buf::{IoBufMut, IoBufs, IoVecs};
+use crate::warm::{WARM_PAGE, Warmer};
 
 /// Alignment of every buffer, and the smallest: what O_DIRECT asks for on common devices.
 pub const BUFFER_ALIGN: usize = 4096;
-const HUGE_PAGE: usize = 2 << 20;
+const HUGE_PAGE: usize = WARM_PAGE;
 const _: () = assert!(HUGE_PAGE.is_multiple_of(BUFFER_ALIGN));
 
 /// The budget, or the largest free block, is too small.
@@ -64,6 +65,8 @@ struct Local {
     region: Option<Region>,
     in_use: usize,
     huge: bool,
+    /// Whether memory shall be made ready ahead, once there is a region.
+    warms: bool,
 }
 
 struct Region {
@@ -71,10 +74,13 @@ struct Region {
     mapping: NonNull<libc::c_void>,
     mapping_bytes: usize,
     free: Buddy,
+    warmer: Option<Warmer>,
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
+        // Its thread asks the kernel for pages of the mapping: it ends first.
+        self.warmer = None;
         // SAFETY: our own mapping; the last buffer in it is gone, as buffers hold the pool's home.
         unsafe { libc::munmap(self.mapping.as_ptr(), self.mapping_bytes) };
     }
@@ -119,7 +125,7 @@ impl Region {
         let base = unsafe { mapping.cast::<u8>().add(padding) };
         // SAFETY: advice about our own mapping. A kernel without transparent huge pages refuses: then small ones.
         let huge = unsafe { libc::madvise(base.as_ptr().cast(), budget, libc::MADV_HUGEPAGE) } == 0;
-        Some((Region { base, mapping, mapping_bytes, free: Buddy::new(budget / BUFFER_ALIGN) }, huge))
+        Some((Region { base, mapping, mapping_bytes, free: Buddy::new(budget / BUFFER_ALIGN), warmer: None }, huge))
     }
 }
 
@@ -183,9 +189,15 @@ impl BufferPool {
             thread: this_thread().unwrap_or(0),
             budget,
             returned: AtomicPtr::new(std::ptr::null_mut()),
-            local: UnsafeCell::new(Local { region: None, in_use: 0, huge: false }),
+            local: UnsafeCell::new(Local { region: None, in_use: 0, huge: false, warms: false }),
         };
         BufferPool { home: Arc::new(home), not_send: std::marker::PhantomData }
+    }
+
+    /// From the first take on, has the kernel back memory before buffers are taken from it (see the module `warm`). To be called
+    /// before that.
+    pub fn warm_ahead(&self) {
+        self.with(|local| local.warms = true);
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Local) -> T) -> T {
@@ -206,9 +218,10 @@ impl BufferPool {
                 return Err(local.in_use);
             }
             if local.region.is_none()
-                && let Some((region, huge)) = Region::map(budget)
+                && let Some((mut region, huge)) = Region::map(budget)
             {
                 local.huge = huge;
+                region.warmer = if local.warms { Warmer::start(region.base, budget) } else { None };
                 local.region = Some(region);
             }
             let Some(region) = &mut local.region else {
@@ -219,6 +232,9 @@ impl BufferPool {
             };
             let capacity = BUFFER_ALIGN << order;
             local.in_use += capacity;
+            if let Some(warmer) = &mut region.warmer {
+                warmer.taken(page * BUFFER_ALIGN + capacity);
+            }
             // SAFETY: the block lies within the region.
             Ok((unsafe { region.base.add(page * BUFFER_ALIGN) }, capacity))
         });
