@@ -12,7 +12,7 @@ mod log_model;
 use corelog_reactor::Reactor;
 use corelog_reactor::sim::{DiskFault, SimWorld};
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerId, Timestamp};
-use corelog_storage::log::{CompactionError, CompactionRules, Log, LogConfig};
+use corelog_storage::log::{CommitLogUse, CompactionError, CompactionRules, Log, LogConfig, StorageOptions};
 use log_common::*;
 use log_compacted::*;
 use log_model::{Dice, run, seeds};
@@ -257,4 +257,67 @@ fn an_error_of_any_operation_of_a_round_leaves_a_log_that_can_be_read_and_opens_
         let steps = (0..2_000).find(|step| !round_with(*step, false, Some(errno))).expect("an end of the round");
         assert!(steps > 60, "{steps} operations");
     }
+}
+
+/// Retention that begins at the `step`th operation of a round, in a log whose segments' ages are in its files only.
+/// Returns whether the round got that far.
+fn retention_beside_a_round(step: u64) -> bool {
+    let world = SimWorld::new(11);
+    let node = world.add_node();
+    let model: Rc<RefCell<Model>> = Rc::default();
+    let reactor = reactor_of(&world, node);
+    let own = (reactor.clone(), model.clone());
+    let (data, env, log) = run(&world, &reactor, async move {
+        let (reactor, model) = own;
+        let mut dice = Dice(11);
+        let sole = StorageOptions { commit_log: CommitLogUse::Never, ..options(&mut dice) };
+        let (data, env, log) = open(reactor.clone(), config(8 << 10), sole).await;
+        lead(&log).await;
+        fill(&reactor, &log, &model, &mut dice, 7, 40).await;
+        log.close().await.unwrap();
+        drop(log);
+        let log = Log::open(&env, name(), config(8 << 10)).await.unwrap();
+        (data, env, log)
+    });
+    let mut bases: Vec<i64> = files(&reactor).iter().filter_map(|n| n.strip_suffix(".log")?.parse().ok()).collect();
+    bases.sort_unstable();
+    let kept = bases[1];
+    let count = Rc::new(Cell::new(0));
+    let counted = count.clone();
+    world.disk(node).set_fault(move |_| {
+        counted.set(counted.get() + 1);
+        None
+    });
+    let ended: Rc<Cell<bool>> = Rc::default();
+    let (own, end) = (log.clone(), ended.clone());
+    reactor
+        .spawn(async move {
+            let _ = compact(&own, &rules()).await;
+            end.set(true);
+        })
+        .expect("a task");
+    let (seen, end) = (count.clone(), ended.clone());
+    world.run_until(move || end.get() || seen.get() > step).expect("an end");
+    let got_there = !ended.get();
+    log.set_config(LogConfig { retention_ms_max: Some(0), ..log.config() });
+    let own = (log.clone(), reactor.clone(), model);
+    run(&world, &reactor, async move {
+        let (log, reactor, model) = own;
+        for _ in 0..3 {
+            log.retain(Timestamp(TIME + kept), log.durable_end()).await.unwrap();
+            reactor.sleep(Duration::from_millis(200)).await;
+        }
+        let start = log.log_start().0;
+        assert!(start <= kept, "records from {kept} on are to stay, and the log starts at {start} (step {step})");
+        let all = read_all(&log, log.log_start(), 10_000).await;
+        model.borrow().check_records(&log, &all).unwrap_or_else(|error| panic!("step {step}: {error}"));
+    });
+    drop((data, env, log));
+    got_there
+}
+
+#[test]
+fn retention_at_any_operation_of_a_round_takes_no_record_that_is_young_enough() {
+    let steps = (0..2_000).find(|step| !retention_beside_a_round(*step)).expect("an end of the round");
+    assert!(steps > 60, "{steps} operations");
 }
