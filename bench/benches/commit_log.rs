@@ -105,7 +105,7 @@ async fn open(
     for partition in (0..partitions).map(PartitionIndex) {
         let name = LogName { topic: "bench".into(), partition, topic_id: TopicId([7; 16]) };
         let log = Log::create(&env, name, LogConfig::default()).await.unwrap();
-        log.new_epoch(LeaderEpoch(0), Offset(0)).await.unwrap();
+        log.new_epoch(LeaderEpoch(0), Offset(0)).unwrap();
         logs.push(log);
     }
     (data, env, logs)

@@ -54,7 +54,7 @@ impl Shard {
             let env = StorageEnv::new(reactor.clone(), id, data.share(), StorageOptions::default());
             let name = LogName { topic: "bench".into(), partition: PartitionIndex(0), topic_id: TopicId([7; 16]) };
             let log = Log::create(&env, name, LogConfig::default()).await.unwrap();
-            log.new_epoch(LeaderEpoch(0), Offset(0)).await.unwrap();
+            log.new_epoch(LeaderEpoch(0), Offset(0)).unwrap();
             (data, log)
         });
         let mut builder = BatchBuilder::new(TargetCodec::default_of(Compression::None));

@@ -63,7 +63,7 @@ fn append(c: &mut Criterion) {
         let env = StorageEnv::new(reactor.clone(), ShardId(0), data.share(), StorageOptions::default());
         let name = LogName { topic: "bench".into(), partition: PartitionIndex(0), topic_id: TopicId([7; 16]) };
         let log = Log::create(&env, name, LogConfig::default()).await.unwrap();
-        log.new_epoch(LeaderEpoch(0), Offset(0)).await.unwrap();
+        log.new_epoch(LeaderEpoch(0), Offset(0)).unwrap();
         (data, log)
     });
     for (records, bytes) in SHAPES {

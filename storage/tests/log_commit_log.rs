@@ -60,7 +60,7 @@ fn lives(seed: u64, options: impl Fn() -> StorageOptions, seen: &mut Seen) -> Re
         }
         let broker = Broker::start(&world, node, seed, shards, options());
         broker.check(&world, &models)?;
-        broker.work(&world, &models, &mut dice, true);
+        broker.work(&models, &mut dice, true);
         let millis = [3, 30, 200][dice.below(3) as usize];
         world.run_for(Duration::from_millis(1 + dice.below(millis)));
         seen.add(&broker);
@@ -119,7 +119,7 @@ fn with_faults(seed: u64, fault: impl FnMut(&DiskOp) -> Option<DiskFault> + 'sta
     let mut dice = Dice(seed);
     let options = || StorageOptions { commit_log: CommitLogUse::Always, ..options(seed) };
     let broker = Broker::start(&world, node, seed, 2, options());
-    broker.work(&world, &models, &mut dice, false);
+    broker.work(&models, &mut dice, false);
     world.run_for(Duration::from_millis(1 + dice.below(60)));
     world.disk(node).set_fault(fault);
     world.run_for(Duration::from_millis(1 + dice.below(60)));
@@ -176,7 +176,7 @@ fn a_full_disk_holds_nothing_up_for_good_and_loses_nothing() {
         let models = models();
         let mut dice = Dice(seed);
         let broker = Broker::start(&world, node, seed, 2, options(seed));
-        broker.work(&world, &models, &mut dice, false);
+        broker.work(&models, &mut dice, false);
         for _ in 0..3 {
             world.run_for(Duration::from_millis(1 + dice.below(40)));
             let used = world.disk(node).used_bytes();
@@ -212,7 +212,7 @@ fn a_clean_stop_leaves_no_commit_log_and_a_recovered_one_goes() {
     let models = models();
     let mut dice = Dice(1);
     let broker = Broker::start(&world, node, 1, 2, always());
-    broker.work(&world, &models, &mut dice, false);
+    broker.work(&models, &mut dice, false);
     world.run_for(Duration::from_millis(100));
     assert!(!commit_logs(&world, node).is_empty());
     let reactor = broker.reactor.clone();
@@ -223,7 +223,7 @@ fn a_clean_stop_leaves_no_commit_log_and_a_recovered_one_goes() {
 
     let broker = Broker::start(&world, node, 1, 3, always());
     broker.check(&world, &models).unwrap();
-    broker.work(&world, &models, &mut dice, false);
+    broker.work(&models, &mut dice, false);
     world.run_for(Duration::from_millis(100));
     drop(broker);
     world.crash(node);

@@ -79,7 +79,7 @@ async fn work(
                 }
                 if log.fenced().is_none() {
                     let next = LeaderEpoch(log.epoch().0 + 1);
-                    let _ = log.new_epoch(next, log.log_end()).await;
+                    let _ = log.new_epoch(next, log.log_end());
                 }
             }
             2..=8 => {

@@ -69,7 +69,6 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                 let (from, to) = (model.borrow().log_start, model.borrow().end());
                 let offset = from + dice.below((to - from + 1) as u64) as i64;
                 model.borrow_mut().truncating = Some(offset);
-                model.borrow_mut().led = None;
                 if let Ok(end) = log.truncate_to(Offset(offset)).await {
                     assert!(end.0 <= offset || end.0 == to, "truncated to {end} instead of {offset}");
                     {
@@ -80,8 +79,7 @@ async fn work(log: Log, model: Rc<RefCell<Model>>, mut dice: Dice) {
                     let last = log.producers(|p| p.get(ProducerId(PRODUCER)).map_or(0, |e| e.last_offset().0 + 1));
                     assert_eq!(last, end.0, "the producer's end after a truncation to {offset}: {:?}", log.status());
                     if log.fenced().is_none() {
-                        lead(&log).await;
-                        model.borrow_mut().led = Some(log.epoch().0);
+                        model.borrow_mut().lead(&log);
                     }
                 }
             }
@@ -152,9 +150,7 @@ fn lives(seed: u64, options: impl Fn() -> StorageOptions) -> Result<(), String> 
             Vec::new()
         };
         check(&log, &found, &mut model.borrow_mut())?;
-        let own = log.clone();
-        run(&world, &reactor, async move { lead(&own).await });
-        model.borrow_mut().led = Some(log.epoch().0);
+        assert!(model.borrow_mut().lead(&log), "seed {seed}: a new leader");
         let task = work(log.clone(), model.clone(), Dice(dice.next()));
         reactor.spawn(task).expect("a task");
         let millis = [2, 20, 200][dice.below(3) as usize];

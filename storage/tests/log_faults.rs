@@ -473,52 +473,6 @@ fn a_spare_that_was_taken_away_is_not_written_into() {
     });
 }
 
-/// Fails what `which` picks, by path, with a full disk.
-fn no_space_for(disk: &SimDisk, part: &'static str) {
-    disk.set_fault(move |op| op.path.to_string_lossy().contains(part).then_some(DiskFault::Errno(libc_enospc())));
-}
-
-#[test]
-fn an_epoch_that_found_no_space_takes_no_appends_until_it_is_on_disk() {
-    let mut bench = bench(31);
-    bench.reactor.block_on(async {
-        let (_data, _env, log) = bench.open(LogConfig::default()).await;
-        fill(&log, 2).await;
-        let next = LeaderEpoch(log.epoch().0 + 1);
-        no_space_for(&bench.disk(), "leader-epoch");
-        assert!(log.new_epoch(next, log.log_end()).await.is_err());
-        for _ in 0..3 {
-            let refused = append(&log, &batch(1, 10, 2));
-            assert!(matches!(refused, Err(AppendError::EpochNotDurable { epoch }) if epoch == next), "{refused:?}");
-            bench.reactor.sleep(Duration::from_millis(50)).await;
-        }
-        assert_eq!(offsets(&read_all(&log, Offset(0), 10_000).await).len(), 2, "reads go on");
-        assert_eq!(log.fenced(), None);
-        bench.disk().clear_fault();
-        bench.reactor.sleep(Duration::from_millis(50)).await;
-        append(&log, &batch(1, 10, 2)).expect("an append once there is space");
-        commit_all(&log).await;
-    });
-    bench.cut_power();
-    bench.reactor.block_on(async {
-        let (_data, _env, log) = bench.open(LogConfig::default()).await;
-        assert_eq!((log.epoch(), log.log_end()), (LeaderEpoch(1), Offset(3)));
-    });
-}
-
-#[test]
-fn an_epoch_that_cannot_be_written_fences_the_log() {
-    let bench = bench(32);
-    bench.reactor.block_on(async {
-        let (_data, _env, log) = bench.open(LogConfig::default()).await;
-        fill(&log, 2).await;
-        bench.disk().eio_where(|op| op.path.to_string_lossy().contains("leader-epoch"));
-        assert!(log.new_epoch(LeaderEpoch(log.epoch().0 + 1), log.log_end()).await.is_err());
-        bench.disk().clear_fault();
-        assert!(matches!(append(&log, &batch(1, 10, 2)), Err(AppendError::Fenced(_))));
-    });
-}
-
 #[test]
 fn records_whose_deletion_failed_are_there_after_a_restart() {
     let mut bench = bench(33);

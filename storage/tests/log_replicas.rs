@@ -276,7 +276,7 @@ impl Cluster {
             }
             let (own, epoch) = (log.clone(), LeaderEpoch(self.epoch));
             run(&self.world, &self.nodes[leader].reactor, async move {
-                own.new_epoch(epoch, own.log_end()).await.expect("a new epoch");
+                own.new_epoch(epoch, own.log_end()).expect("a new epoch");
             });
             let [leads, follows] = [leader, 1 - leader].map(|node| self.nodes[node].reactor.clone());
             let agreed = &self.agreed[number];
@@ -423,10 +423,10 @@ fn a_truncation_to_the_end_forgets_an_epoch_that_was_begun_there_and_wrote_nothi
     let node = Node::start(&world, id, 1, false);
     let log = node.logs[0].clone();
     let ends = run(&world, &node.reactor, async move {
-        log.new_epoch(LeaderEpoch(3), Offset::ZERO).await.expect("an epoch");
+        log.new_epoch(LeaderEpoch(3), Offset::ZERO).expect("an epoch");
         append(&log, &batch(5, 100, 1)).expect("an append");
         commit_all(&log).await;
-        log.new_epoch(LeaderEpoch(7), Offset(5)).await.expect("an epoch");
+        log.new_epoch(LeaderEpoch(7), Offset(5)).expect("an epoch");
         let before = log.epoch_at_end();
         assert_eq!(log.truncate_to(Offset(5)).await.expect("nothing to cut"), Offset(5));
         (before, log.epoch_at_end(), log.epoch(), log.epoch_end_offset(LeaderEpoch(7)))

@@ -446,10 +446,9 @@ fn append_refusal(topic: &str, error: &AppendError) -> ProduceOutcome {
         AppendError::TooLarge { .. } => ProduceOutcome::failed(ErrorCode::RecordListTooLarge),
         AppendError::StaleEpoch { .. } => ProduceOutcome::failed(ErrorCode::NotLeaderOrFollower),
         AppendError::Closed => ProduceOutcome::failed(ErrorCode::NotLeaderOrFollower),
-        AppendError::Full { .. }
-        | AppendError::NoSpace
-        | AppendError::EpochNotDurable { .. }
-        | AppendError::Fenced(_) => ProduceOutcome::failed(ErrorCode::KafkaStorageError),
+        AppendError::Full { .. } | AppendError::NoSpace | AppendError::Fenced(_) => {
+            ProduceOutcome::failed(ErrorCode::KafkaStorageError)
+        }
         AppendError::Malformed(_)
         | AppendError::Trailing { .. }
         | AppendError::Delta { .. }

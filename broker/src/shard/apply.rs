@@ -135,7 +135,7 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
     if let Some(partition) = shard.partition(key) {
         partition.set_config(config, &broker);
         if state.leader_epoch > partition.leader_epoch() {
-            begin_reign(shard, &partition, topic, key).await;
+            begin_reign(shard, &partition, topic, key);
         }
         partition.set_state(state);
         return;
@@ -152,7 +152,7 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
     match opened {
         Ok(log) => {
             let partition = Partition::new(key, Arc::clone(&topic.name), log, config, state);
-            begin_reign(shard, &partition, topic, key).await;
+            begin_reign(shard, &partition, topic, key);
             if shard.offline.remove(key) {
                 info!(topic = %topic.name, partition = key.partition.0, "partition is online again");
             }
@@ -168,13 +168,14 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
     }
 }
 
-/// The leader epoch is on disk before the partition serves in it.
-async fn begin_reign(shard: &Rc<Shard>, partition: &Rc<Partition>, topic: &TopicImage, key: PartitionKey) {
+/// The leader epoch that the image says: it was durable in the metadata log before the image came here, and is given to no
+/// other reign. So the log need not record it before it has records to show for it.
+fn begin_reign(shard: &Rc<Shard>, partition: &Rc<Partition>, topic: &TopicImage, key: PartitionKey) {
     let Some(state) = topic.partition(key.partition) else { return };
     let log = partition.log();
-    if let Err(reason) = log.new_epoch(state.leader_epoch, log.log_end()).await {
-        // The log refuses produces until the epoch is on disk: for good if the disk failed, else until it has space.
-        warn!(shard = shard.id().0, topic = %topic.name, partition = key.partition.0, %reason, "leader epoch not recorded");
+    if let Err(reason) = log.new_epoch(state.leader_epoch, log.log_end()) {
+        // It is fenced, or has seen a later epoch: it refuses produces.
+        warn!(shard = shard.id().0, topic = %topic.name, partition = key.partition.0, %reason, "leader epoch not begun");
     }
 }
 

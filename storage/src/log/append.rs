@@ -107,9 +107,6 @@ impl Log {
             if ours != epoch || epoch.0 < 0 {
                 return Err(AppendError::StaleEpoch { ours, theirs: epoch });
             }
-            if state.is_epoch_awaited {
-                return Err(AppendError::EpochNotDurable { epoch });
-            }
             check_producer(&mut state, &view.header, &batch, marker, now)?;
             state.log_end
         };
@@ -229,7 +226,8 @@ impl Log {
         let turn = inner.env.reactor().now();
         // Negative epochs were refused before.
         let assigned = state.epochs.assign(header.leader_epoch, header.base_offset);
-        state.epochs_durable &= !assigned.unwrap_or(false);
+        let is_first_of_epoch = std::mem::take(&mut state.is_epoch_unused);
+        state.are_epochs_written &= !(assigned.unwrap_or(false) || is_first_of_epoch);
         state.push(header, last_offset, head, records, &config, turn);
         record_producer(&mut state, header, marker);
         let options = inner.env.options();

@@ -6,7 +6,7 @@
 use super::Log;
 use super::error::ChangeError;
 use super::state::Status;
-use crate::disk::files::{is_no_space, is_shortage};
+use crate::disk::files::is_no_space;
 use crate::ids::{LeaderEpoch, Offset};
 use std::io;
 
@@ -65,7 +65,7 @@ impl Log {
             let mut state = inner.state.borrow_mut();
             let start = state.log_start.max(offset).min(state.log_end);
             state.log_start = start;
-            state.epochs_durable &= !state.epochs.truncate_from_start(start);
+            state.are_epochs_written &= !state.epochs.truncate_from_start(start);
             state.producers.on_log_start(start);
             state.assert_invariants();
         }
@@ -74,88 +74,35 @@ impl Log {
         Ok(self.log_start())
     }
 
-    /// Begins a leader epoch at the log's end. Durable when it returns: the leader serves after that. If there is no space
-    /// or no file handle the log refuses a leader's appends until the epoch is durable, and goes on trying by itself.
+    /// Begins a leader epoch at the log's end; nothing is written. It is the caller who never begins one a second time, also
+    /// after a crash: the controller's record of it is durable before. Here it is durable with the first batch that
+    /// carries it, and in the checkpoint of epochs before the recovery point passes that batch.
     ///
     /// # Errors
-    /// When the epoch goes back, `start` is not the log's end, the log is fenced or closed, or the disk fails.
-    pub async fn new_epoch(&self, epoch: LeaderEpoch, start: Offset) -> Result<(), ChangeError> {
-        let inner = &*self.0;
-        {
-            let mut state = inner.state.borrow_mut();
-            if let Status::Fenced(reason) = &state.status {
-                return Err(ChangeError::Fenced(reason.clone()));
-            }
-            if state.changing || state.status == Status::Closed {
-                return Err(ChangeError::Closed);
-            }
-            let ours = state.epoch();
-            if epoch < ours || epoch.0 < 0 {
-                return Err(ChangeError::StaleEpoch { ours, theirs: epoch });
-            }
-            if epoch == ours && state.epochs_durable {
-                return Ok(());
-            }
-            if epoch > ours && start != state.log_end {
-                return Err(ChangeError::OutOfRange { offset: start, from: state.log_end, to: state.log_end });
-            }
-            if epoch > ours {
-                // Neither number is negative.
-                let _ = state.epochs.assign(epoch, start);
-                state.epoch_begun = epoch;
-                state.epochs_durable = false;
-                state.is_epoch_awaited = true;
-            }
+    /// When the epoch goes back, `start` is not the log's end, or the log is fenced or closed.
+    pub fn new_epoch(&self, epoch: LeaderEpoch, start: Offset) -> Result<(), ChangeError> {
+        let mut state = self.0.state.borrow_mut();
+        if let Status::Fenced(reason) = &state.status {
+            return Err(ChangeError::Fenced(reason.clone()));
         }
-        match self.write_epochs().await {
-            Ok(()) => Ok(()),
-            Err(error) if is_shortage(&error) => {
-                self.write_epochs_later();
-                Err(failed("write the leader epochs")(error))
-            }
-            Err(error) => {
-                self.fence_io("writing the leader epochs", &error);
-                Err(failed("write the leader epochs")(error))
-            }
+        if state.changing || state.status == Status::Closed {
+            return Err(ChangeError::Closed);
         }
-    }
-
-    /// Writes a begun leader epoch as soon as the disk has space for it.
-    fn write_epochs_later(&self) {
-        let log = self.clone();
-        let task = async move {
-            let inner = &*log.0;
-            loop {
-                inner.env.reactor().sleep(inner.env.options().no_space_retry).await;
-                {
-                    let state = inner.state.borrow();
-                    let goes_on = matches!(state.status, Status::Open | Status::NoSpace);
-                    if !goes_on || !state.is_epoch_awaited {
-                        return;
-                    }
-                    // A truncation or a deletion of the log: after it there may be nothing to write.
-                    if state.changing {
-                        continue;
-                    }
-                }
-                match log.write_epochs().await {
-                    Ok(()) => {
-                        tracing::info!(log = %inner.name, "the leader epoch is on disk: the log takes appends");
-                        return;
-                    }
-                    Err(error) if is_shortage(&error) => {}
-                    Err(error) => {
-                        log.fence_io("writing the leader epochs", &error);
-                        return;
-                    }
-                }
-            }
-        };
-        if self.0.env.reactor().spawn(task).is_err() {
-            // Without a task nobody would ever lift the refusal.
-            let error = io::Error::other("no task to try it again later");
-            self.fence_io("writing the leader epochs", &error);
+        let ours = state.epoch();
+        if epoch < ours || epoch.0 < 0 {
+            return Err(ChangeError::StaleEpoch { ours, theirs: epoch });
         }
+        if epoch == ours {
+            return Ok(());
+        }
+        if start != state.log_end {
+            return Err(ChangeError::OutOfRange { offset: start, from: state.log_end, to: state.log_end });
+        }
+        // Neither number is negative.
+        let _ = state.epochs.assign(epoch, start);
+        state.epoch_begun = epoch;
+        state.is_epoch_unused = true;
+        Ok(())
     }
 }
 

@@ -249,12 +249,6 @@ pub enum AppendError {
         /// The caller's.
         theirs: LeaderEpoch,
     },
-    /// The leader's epoch is not on stable storage yet: it is being written, or the disk is full. Goes away by itself.
-    #[error("leader epoch {epoch} is not on disk yet")]
-    EpochNotDurable {
-        /// The epoch.
-        epoch: LeaderEpoch,
-    },
     /// The producer's batch is in the log already. It is acknowledged with these numbers once it is durable:
     /// once `durable_end` lies behind `last_offset`.
     #[error("a duplicate of offsets {base_offset} to {last_offset}")]

@@ -192,15 +192,14 @@ impl Log {
         let path = inner.folder.join(CHECKPOINT_FILE_NAME);
         replace_file(inner.env.reactor(), &path, written.encode().into_bytes()).await?;
         let mut state = inner.state.borrow_mut();
-        state.epochs_durable = state.epochs == written;
-        // What was begun meanwhile waits for its own write.
-        state.is_epoch_awaited &= written.latest().is_none_or(|entry| entry.epoch < state.epoch_begun);
+        state.are_epochs_written = state.epochs == written;
         Ok(())
     }
 
-    /// The same, if they have changed since they were written.
+    /// The same, if records were written in others since. Before every move of the recovery point: recovery reads the epochs
+    /// of what lies behind it from the batches, and of what lies before it from the checkpoint alone.
     pub(super) async fn write_changed_epochs(&self) -> io::Result<()> {
-        if self.0.state.borrow().epochs_durable {
+        if self.0.state.borrow().are_epochs_written {
             return Ok(());
         }
         self.write_epochs().await

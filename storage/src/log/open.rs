@@ -144,10 +144,11 @@ impl Log {
             }
         }
         let epochs = read_epochs(env, &folder).await?;
-        let are_epochs_missing = epochs.latest().is_none();
-        // Also an epoch whose first records were lost before they were durable is not begun a second time.
+        let written = epochs.clone();
+        // Also an epoch whose records are gone is not begun a second time.
         let begun = epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch);
         let checkpoint = known(env, &name.key());
+        let vouched_for = checkpoint.as_ref().map_or(Offset::ZERO, |c| c.recovery.offset);
         let is_new = checkpoint.is_none();
         let truncating = checkpoint.as_ref().and_then(|c| c.truncate_to);
         let recovered = recover(env, &name, &folder, &entries, epochs, checkpoint, &config).await?;
@@ -156,8 +157,9 @@ impl Log {
         {
             let mut state = log.0.state.borrow_mut();
             state.epoch_begun = state.epoch_begun.max(begun);
+            state.are_epochs_written = state.epochs == written;
         }
-        let are_epochs_anew = are_epochs_missing && log.tell_missing_epochs();
+        let are_epochs_anew = written.latest().is_none() && log.tell_missing_epochs(vouched_for);
         let is_writable = log.fenced().is_none();
         if is_writable && (truncating.is_some() || are_epochs_anew) {
             let path = log.folder().join(CHECKPOINT_FILE_NAME);
@@ -245,11 +247,13 @@ impl Log {
         log
     }
 
-    /// Whether records are here and the epochs they were written in had to be read from them.
-    fn tell_missing_epochs(&self) -> bool {
+    /// Whether records are here whose epochs had to be read from them, though the checkpoint had them before the recovery
+    /// point passed them. Those behind it need not be in any file.
+    fn tell_missing_epochs(&self, vouched_for: Offset) -> bool {
         let state = self.0.state.borrow();
         let (found, is_fenced) = (state.epochs.entries().len(), state.status != Status::Open);
-        if found == 0 || state.log_end == state.log_start {
+        let is_all_new = state.segments().next().is_none_or(|first| vouched_for <= first.base);
+        if found == 0 || state.log_end == state.log_start || is_all_new {
             return false;
         }
         tracing::warn!(

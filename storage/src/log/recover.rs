@@ -422,7 +422,7 @@ impl Recovery<'_> {
         if !self.is_settled(found, snapshots, entry) {
             reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
         }
-        // An epoch that starts right at the end stays: it was durable before its leader served.
+        // An epoch that starts right at the end stays: it may have had records, below the log start by now.
         self.epochs.truncate_from_end(found.log_end.next());
         if entry.truncate_to.take().is_some() {
             // The truncation is complete now.

@@ -210,12 +210,13 @@ pub(super) struct State {
     pub(super) pending_bytes: u64,
     pub(super) producers: ProducerState,
     pub(super) epochs: EpochCache,
-    /// The epochs are on stable storage as they are.
-    pub(super) epochs_durable: bool,
+    /// The checkpoint of epochs has all that records were written in; durable once the folder is synced.
+    pub(super) are_epochs_written: bool,
     /// A leader's epoch never goes back below this.
     pub(super) epoch_begun: LeaderEpoch,
-    /// The newest epoch was begun by a leader, and is not on stable storage: no append in it.
-    pub(super) is_epoch_awaited: bool,
+    /// The newest epoch was begun by a leader, and has no record yet: nothing is lost if the checkpoint has it not. The next
+    /// leader begins another one at the same offset, which takes its place, as if it had never been.
+    pub(super) is_epoch_unused: bool,
     /// What is, or is about to be, in the shard's checkpoint.
     pub(super) checkpoint: CheckpointEntry,
     pub(super) capture: Option<Capture>,
@@ -259,8 +260,8 @@ impl State {
             producers,
             epoch_begun: epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch),
             epochs,
-            epochs_durable: false,
-            is_epoch_awaited: false,
+            are_epochs_written: false,
+            is_epoch_unused: false,
             checkpoint,
             capture: None,
             bytes_since_capture: 0,

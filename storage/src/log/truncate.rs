@@ -266,9 +266,8 @@ impl Log {
             let mut state = self.0.state.borrow_mut();
             state.epoch_begun = state.epoch();
             state.epochs.truncate_from_end(end);
-            state.epochs_durable = false;
-            // Whoever leads from here on begins an epoch of its own.
-            state.is_epoch_awaited = false;
+            state.are_epochs_written = false;
+            state.is_epoch_unused = false;
         }
         self.write_epochs().await.map_err(failed("write the leader epochs"))
     }

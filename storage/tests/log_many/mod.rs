@@ -6,7 +6,7 @@ use crate::log_model::*;
 use corelog_reactor::sim::{NodeId, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits, ShardId};
 use corelog_storage::disk::datadir::DataDir;
-use corelog_storage::ids::{LeaderEpoch, Offset, PartitionIndex, TopicId};
+use corelog_storage::ids::{Offset, PartitionIndex, TopicId};
 use corelog_storage::log::{CommitLogUse, Log, LogName, StorageCounters, StorageEnv, StorageOptions};
 use std::cell::RefCell;
 use std::path::Path;
@@ -74,9 +74,8 @@ pub async fn work(reactor: Reactor, log: Log, number: usize, models: Models, mut
                 if let Ok(end) = log.truncate_to(Offset(offset)).await {
                     model.borrow_mut().cut(end.0);
                     model.borrow_mut().truncating = None;
-                    let next = LeaderEpoch(log.epoch().0 + 1);
                     // Not if it is being closed.
-                    if log.new_epoch(next, log.log_end()).await.is_err() {
+                    if !model.borrow_mut().lead(&log) {
                         return;
                     }
                 }
@@ -118,10 +117,9 @@ impl Broker {
         run(world, &reactor.clone(), Broker::open(reactor, seed, shards, options))
     }
 
-    pub fn work(&self, world: &SimWorld, models: &Models, dice: &mut Dice, may_truncate: bool) {
+    pub fn work(&self, models: &Models, dice: &mut Dice, may_truncate: bool) {
         for (number, log) in self.logs.iter().enumerate() {
-            let own = log.clone();
-            run(world, &self.reactor, async move { lead(&own).await });
+            assert!(models[number].borrow_mut().lead(log), "a new leader");
             let dice = Dice(dice.next());
             let task = work(self.reactor.clone(), log.clone(), number, models.clone(), dice, may_truncate);
             self.reactor.spawn(task).expect("a task");

@@ -4,7 +4,7 @@
 use crate::log_common::{PRODUCED_AT, append, producer_batch};
 use corelog_reactor::Reactor;
 use corelog_reactor::sim::SimWorld;
-use corelog_storage::ids::{Offset, ProducerId, Timestamp};
+use corelog_storage::ids::{LeaderEpoch, Offset, ProducerId, Timestamp};
 use corelog_storage::log::{AppendError, Log, LogConfig, ReadOutcome};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -55,7 +55,7 @@ pub struct Model {
     pub truncating: Option<i64>,
     pub sequence: i32,
     pub appends: u64,
-    /// The leader epoch that was begun durably; a truncation may take it away again.
+    /// The newest leader epoch that was ever begun. As a controller's it outlives every crash: none is begun twice.
     pub led: Option<i32>,
 }
 
@@ -97,6 +97,13 @@ impl Model {
         }
     }
 
+    /// Begins the next leader epoch at the log's end. Returns whether the log took it.
+    pub fn lead(&mut self, log: &Log) -> bool {
+        let next = self.led.map_or(0, |led| led + 1);
+        self.led = Some(next);
+        log.new_epoch(LeaderEpoch(next), log.log_end()).is_ok()
+    }
+
     /// What is wrong with the log after a cut, if anything; `found` are its bytes. What was in doubt is known then.
     pub fn check(&mut self, log: &Log, producer: i64, found: &[u8]) -> Result<(), String> {
         if let Some(reason) = log.fenced() {
@@ -115,8 +122,8 @@ impl Model {
         if end < acked {
             return Err(format!("log end {end} behind acknowledged {acked}"));
         }
-        if Some(log.epoch().0) < self.led {
-            return Err(format!("leader epoch {} after {:?} was begun", log.epoch(), self.led));
+        if log.epoch().0 > self.led.unwrap_or(-1) {
+            return Err(format!("leader epoch {}, and none after {:?} was begun", log.epoch(), self.led));
         }
         let starts = [Some(self.log_start), self.deleting.take().map(|d| d.max(self.log_start))];
         let is_retained = self.retaining.take().is_some_and(|upper| self.log_start <= start && start <= upper)
@@ -137,6 +144,13 @@ impl Model {
         }
         self.cut(end);
         self.acked = end;
+        for entry in self.entries.iter().filter(|e| e.base >= start) {
+            let stamped = entry.bytes.get(12..16).and_then(|epoch| epoch.try_into().ok()).map(i32::from_be_bytes);
+            let known = log.epoch_of(Offset(entry.base)).map(|epoch| epoch.0);
+            if known != stamped {
+                return Err(format!("leader epoch {known:?} at {}, written in {stamped:?}", entry.base));
+            }
+        }
         // Below the log start producers may have been forgotten with the records.
         let last = log.producers(|p| p.get(ProducerId(producer)).map(|e| e.last_offset().0));
         if end > 0 && last != Some(end - 1) {

@@ -124,7 +124,7 @@ pub async fn append(log: &Log, bytes: &[u8]) {
 /// Begins the next leader epoch.
 pub async fn lead(log: &Log) {
     let next = LeaderEpoch(log.epoch().0 + 1);
-    log.new_epoch(next, log.log_end()).await.expect("a new epoch");
+    log.new_epoch(next, log.log_end()).expect("a new epoch");
 }
 
 fn make(recipe: &Recipe) -> Image {
