@@ -8,7 +8,7 @@ use corelog_reactor::{AlignedBuf, BufSlice, Durability, File, OpenHow, Reactor};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes that [`read_file`] asks for first, and then again and again.
+/// Bytes that [`read_file`] asks for at once: memory grows with what has arrived.
 const READ_STEP_BYTES: usize = 64 << 10;
 /// Tries of a read or write that gets no further, not even by a block.
 const STALLED_CALLS_MAX: u32 = 32;
@@ -152,24 +152,30 @@ impl WriteProgress {
     }
 }
 
-/// Reads a whole small file through the page cache.
+/// Reads a whole small file through the page cache: one read, if its length is what it says and the read is not cut short.
+/// Nobody writes to it meanwhile.
 ///
 /// # Errors
 /// As the operations give them; `NotFound` if there is no such file.
 pub async fn read_file(reactor: &Reactor, path: &Path) -> io::Result<Vec<u8>> {
     let file = reactor.open(path, OpenHow::read()).await?;
+    let len = usize::try_from(file.len()?).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     let mut out = Vec::new();
-    let mut buf = vec![0; READ_STEP_BYTES];
-    loop {
-        let (result, back) = file.read_at(buf, out.len() as u64).await;
-        buf = back;
+    while out.len() < len {
+        let step = (len - out.len()).min(READ_STEP_BYTES);
+        let (result, mut buf) = file.read_at(vec![0; step], out.len() as u64).await;
         match result {
-            Ok(0) => return Ok(out),
+            Ok(0) => break,
+            Ok(n) if out.is_empty() => {
+                buf.truncate(n);
+                out = buf;
+            }
             Ok(n) => out.extend_from_slice(buf.get(..n).unwrap_or_default()),
             Err(error) if is_interrupted(&error) => {}
             Err(error) => return Err(error),
         }
     }
+    Ok(out)
 }
 
 /// Writes a small file through the page cache and syncs it; its folder is not synced.
