@@ -1,16 +1,18 @@
 //! A leader epoch needs no write of its own: it is durable with its first batch, and in the checkpoint of epochs before the
-//! recovery point passes that batch.
+//! recovery point passes that batch. So a log that is idle from a start to a stop writes nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log_common;
 
-use corelog_reactor::sim::{DiskFault, NodeId, SimDisk, SimWorld};
+use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::{LeaderEpoch, Offset};
 use corelog_storage::log::{AppendError, Log, LogConfig, StorageEnv, StorageOptions};
 use log_common::*;
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 struct Bench {
@@ -170,6 +172,43 @@ fn a_kept_log_without_new_records_is_closed_without_a_write_of_its_epochs() {
             assert_eq!(log.epoch_at_end(), LeaderEpoch(1));
             log.close().await.expect("nothing of the epochs is written");
             bench.disk().clear_fault();
+        });
+    }
+}
+
+#[test]
+fn a_log_without_new_records_is_opened_led_and_closed_without_a_write_in_its_folder() {
+    for (records, seed) in [(0, 40), (3, 41)] {
+        let mut bench = bench(seed);
+        bench.reactor.block_on(async {
+            let (_data, _env, log) = bench.open(LogConfig::default()).await;
+            lead(&log).await;
+            fill(&log, records).await;
+            log.close().await.expect("a clean stop");
+        });
+        for _ in 0..3 {
+            bench.cut_power();
+            bench.reactor.block_on(async {
+                let changes = Rc::new(Cell::new(0));
+                let count = changes.clone();
+                bench.disk().set_fault(move |op| {
+                    let is_change = !matches!(op.kind, DiskOpKind::Read | DiskOpKind::Open);
+                    count.set(count.get() + i32::from(is_change && op.path.to_string_lossy().contains("orders-0")));
+                    None
+                });
+                let (_data, _env, log) = bench.open(LogConfig::default()).await;
+                assert_eq!(log.log_end(), Offset(records as i64));
+                lead(&log).await;
+                log.close().await.expect("a clean stop");
+                assert_eq!(changes.get(), 0, "with {records} records");
+            });
+        }
+        bench.cut_power();
+        bench.reactor.block_on(async {
+            let (_data, _env, log) = bench.open(LogConfig::default()).await;
+            lead(&log).await;
+            fill(&log, 1).await;
+            assert_eq!(offsets(&read_all(&log, Offset(0), 10_000).await).len(), records as usize + 1);
         });
     }
 }

@@ -442,10 +442,9 @@ impl Recovery<'_> {
             && entry.truncate_to.is_none()
             && found.older.iter().all(|segment| segment.phase == Phase::Sealed)
             && snapshots.iter().all(|at| *at <= found.log_end);
-        let is_vouched_for = match found.active.bytes() {
-            0 => self.is_known && found.active.base == Offset::ZERO,
-            _ => !found.is_unsynced,
-        };
-        is_untouched && is_vouched_for
+        // The log's first segment has its entry from the log's creation.
+        let is_first = self.is_known && found.active.base == Offset::ZERO;
+        let is_below = found.active.bytes() > 0 && !found.is_unsynced;
+        is_untouched && (is_first || is_below)
     }
 }
