@@ -299,9 +299,11 @@ pub struct Run {
 #[derive(Clone, Debug, Args)]
 pub struct Compare {
     /// The first peer: a file in bench/peers, or host:port of a running broker.
-    pub a: String,
+    #[arg(required_unless_present = "list")]
+    pub a: Option<String>,
     /// The second.
-    pub b: String,
+    #[arg(required_unless_present = "list")]
+    pub b: Option<String>,
     /// The workloads, by name; all of the standard set without it (see --list).
     #[arg(long, value_delimiter = ',')]
     pub workloads: Vec<String>,
@@ -444,6 +446,14 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_workloads_are_listed_without_naming_two_brokers_and_compared_only_with_them() {
+        assert!(Cli::try_parse_from(["corelog-bench", "compare", "--list"]).is_ok());
+        assert!(Cli::try_parse_from(["corelog-bench", "compare", "--list", "corelog", "kafka"]).is_ok());
+        assert!(Cli::try_parse_from(["corelog-bench", "compare", "corelog"]).is_err());
+        assert!(Cli::try_parse_from(["corelog-bench", "compare"]).is_err());
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub fn run(options: &Compare) -> Result<(), BenchError> {
 
     has_room(options, &chosen)?;
     let reactor = ring::reactor(Some(options.core))?;
-    let names = [&options.a, &options.b].into_iter();
+    let names = [&options.a, &options.b].into_iter().flatten();
     let peers = names.map(|name| Peer::start(&reactor, name, options)).collect::<Result<Vec<_>, _>>()?;
     let mut comparison = Comparison::new(options, &peers);
     let outcome = measure(&reactor, options, &peers, &chosen, &mut comparison);
@@ -258,7 +258,7 @@ fn write(options: &Compare, comparison: &Comparison) -> Result<(), BenchError> {
     let results: Vec<RunResult> = comparison.results().cloned().collect();
     files::json(&options.out.join("results.json"), &results)?;
     let representative: Vec<RunResult> = comparison.cells.iter().filter_map(Cell::middle).cloned().collect();
-    let title = format!("{} and {}", options.a, options.b);
+    let title = [&options.a, &options.b].map(|name| name.as_deref().unwrap_or_default()).join(" and ");
     let page = html::page(&title, &representative, &comparison.html_table());
     files::text(&options.out.join("report.html"), &page)?;
     let record = options.out.join("record.md");
