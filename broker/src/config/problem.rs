@@ -174,7 +174,7 @@ pub enum Warning {
     /// `flush.messages` alone does not relax durability.
     #[error(
         "`{name}` (set by {origin}) does not relax durability: every acknowledged record is on stable storage. \
-         This version has no way to trade that for speed"
+         To trade that for speed set `corelog.durability=memory`, for a topic or for all"
     )]
     StaysDurable {
         /// The name.

@@ -11,6 +11,8 @@
 //!       └ DeleteRecords moves it           │                └ on stable storage: moved by a commit
 //!                                          └ what consumers see; on one node: the durable end
 //! ```
+//!
+//! With `corelog.durability=memory` the high watermark is the log end, and the durable end follows.
 
 pub mod call;
 pub mod payload;
@@ -24,6 +26,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use corelog_net::wire::ErrorCode;
 use corelog_storage::batch::validate::ValidationRules;
@@ -34,9 +37,10 @@ use tracing::{error, warn};
 use self::call::PartitionKey;
 use self::produce::{Backlogged, ProduceOutcome, Ticket};
 use self::waiters::ProduceWaiters;
-use crate::config::{BrokerConfig, TopicConfig};
+use crate::config::{BrokerConfig, Durability, TopicConfig};
 use crate::controller::PartitionImage;
 use crate::shard::Shard;
+use crate::shard::relaxed::GATHER_BYTES;
 
 /// A partition that this shard owns and leads.
 pub struct Partition {
@@ -51,8 +55,28 @@ pub struct Partition {
     /// Batches that arrived while an earlier one was being checked slowly or found no room; in order.
     backlog: RefCell<VecDeque<Backlogged>>,
     committing: Cell<bool>,
+    flush: Cell<Option<Flush>>,
+    /// Its commit may wait for more: see `shard/relaxed.rs`.
+    gathers: Cell<bool>,
     replicas: Cell<usize>,
     in_sync: Cell<usize>,
+}
+
+/// How much of what a partition acknowledges may be in memory only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flush {
+    /// `flush.messages`: with so many records their write begins,
+    pub records: u64,
+    /// `flush.ms`: and after so long.
+    pub within: Duration,
+}
+
+impl Flush {
+    /// `None`: nothing, as by default.
+    fn of(config: &TopicConfig) -> Option<Flush> {
+        let flush = Flush { records: config.flush_messages, within: Duration::from_millis(config.flush_ms) };
+        (config.durability == Durability::Memory).then_some(flush)
+    }
 }
 
 /// An appended produce that waits to be acknowledged.
@@ -76,6 +100,8 @@ impl Partition {
             key,
             topic,
             log,
+            flush: Cell::new(Flush::of(&config)),
+            gathers: Cell::new(false),
             rules: RefCell::new(Rc::new(rules::validation_rules(&config))),
             config: RefCell::new(config),
             leader_epoch: Cell::new(state.leader_epoch),
@@ -112,6 +138,7 @@ impl Partition {
     pub fn set_config(&self, config: Arc<TopicConfig>, broker: &BrokerConfig) {
         self.log.set_config(rules::log_config(&config, broker));
         *self.rules.borrow_mut() = Rc::new(rules::validation_rules(&config));
+        self.flush.set(Flush::of(&config));
         *self.config.borrow_mut() = config;
     }
 
@@ -179,25 +206,58 @@ impl Partition {
         self.answer(shard, self.log.fenced().is_some());
     }
 
+    /// Whether, and how far, acknowledged records may be in memory only.
+    pub fn relaxed(&self) -> Option<Flush> {
+        self.flush.get()
+    }
+
+    /// Whether the bounds leave room for more before the next write.
+    pub fn may_gather(&self, flush: Flush) -> bool {
+        let records = u64::try_from(self.log.log_end() - self.log.durable_end()).unwrap_or(u64::MAX);
+        records < flush.records && self.log.pending_bytes() < GATHER_BYTES
+    }
+
+    /// Whether its commit has a time by which it begins.
+    pub fn gathers(&self) -> bool {
+        self.gathers.get()
+    }
+
+    /// It has one, or has none any more.
+    pub fn set_gathers(&self, gathers: bool) {
+        self.gathers.set(gathers);
+    }
+
+    /// A batch is in memory. Where that is enough it is acknowledged.
+    fn in_memory(self: &Rc<Self>, shard: &Rc<Shard>) {
+        if self.flush.get().is_some() {
+            self.advance(shard, self.log.log_end());
+        }
+    }
+
     /// Acknowledges what is durable; if nothing more will be, the rest is refused.
     fn answer(self: &Rc<Self>, shard: &Rc<Shard>, is_over: bool) {
-        self.advance(shard, self.log.durable_end());
+        // Further already, where memory was enough for an acknowledgement.
+        self.advance(shard, self.log.durable_end().max(self.high_watermark.get()));
         if is_over {
             self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
         }
     }
 
-    fn advance(self: &Rc<Self>, shard: &Rc<Shard>, durable_end: Offset) {
+    fn advance(self: &Rc<Self>, shard: &Rc<Shard>, acknowledged: Offset) {
         let before = self.high_watermark.get();
-        assert!(durable_end >= before, "durable end went from {before} back to {durable_end}");
-        assert!(durable_end <= self.log.log_end(), "durable end {durable_end} passed log end {}", self.log.log_end());
-        self.high_watermark.set(durable_end);
+        assert!(acknowledged >= before, "the acknowledged end went from {before} back to {acknowledged}");
+        assert!(
+            acknowledged <= self.log.log_end(),
+            "the acknowledged end {acknowledged} passed log end {}",
+            self.log.log_end()
+        );
+        self.high_watermark.set(acknowledged);
         loop {
             // Popped one at a time: answering may run code that produces to this partition again.
-            let Some(waiting) = self.waiters.borrow_mut().pop(durable_end) else { break };
+            let Some(waiting) = self.waiters.borrow_mut().pop(acknowledged) else { break };
             produce::settle(shard, waiting.ticket, waiting.outcome);
         }
-        if durable_end > before {
+        if acknowledged > before {
             shard.partition_moved(self.key);
         }
     }

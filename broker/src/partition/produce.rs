@@ -344,6 +344,7 @@ impl Partition {
             detail: None,
         };
         if !done.duplicate {
+            self.in_memory(shard);
             shard.mark_dirty(self);
         }
         if entry.acks == 0 || done.end <= self.high_watermark.get() {

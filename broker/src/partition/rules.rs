@@ -5,9 +5,9 @@
 use corelog_storage::batch::TargetCodec;
 use corelog_storage::batch::validate::{DECOMPRESSED_BYTES_MAX_DEFAULT, ValidationRules};
 use corelog_storage::batch::{AppendOrigin, TimestampType as BatchTimestampType};
-use corelog_storage::log::{Durability as LogDurability, LogConfig};
+use corelog_storage::log::LogConfig;
 
-use crate::config::{BrokerConfig, Durability, TimestampType, TopicCompression, TopicConfig};
+use crate::config::{BrokerConfig, TimestampType, TopicCompression, TopicConfig};
 
 /// What a client's batch must keep to.
 pub fn validation_rules(config: &TopicConfig) -> ValidationRules {
@@ -37,10 +37,6 @@ pub fn log_config(config: &TopicConfig, broker: &BrokerConfig) -> LogConfig {
         index_interval_bytes: config.index_interval_bytes,
         message_bytes_max: config.message_bytes_max,
         timestamp_type: timestamp_type(config),
-        durability: match config.durability {
-            Durability::Durable => LogDurability::Disk,
-            Durability::Memory => LogDurability::Memory,
-        },
         producer_idle_ms_max: i64::try_from(broker.producer_id_expiration.as_millis()).unwrap_or(i64::MAX),
         retention_ms_max: retention_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
         retention_bytes_max: retention_bytes,

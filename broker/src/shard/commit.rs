@@ -29,8 +29,15 @@ const IDLE_MAX: usize = 64;
 
 impl Shard {
     /// `partition` got bytes that are not durable yet. Its commit starts at the end of this turn, unless one is in flight:
-    /// then it follows that one.
+    /// then it follows that one. Or later, if what it acknowledges may be in memory only.
     pub fn mark_dirty(&self, partition: &Rc<Partition>) {
+        if !self.lets_gather(partition) {
+            self.commit_soon(partition);
+        }
+    }
+
+    /// The same, and not later.
+    pub fn commit_soon(&self, partition: &Rc<Partition>) {
         if partition.begin_commit() {
             self.dirty.borrow_mut().push(Rc::clone(partition));
         }
@@ -114,6 +121,9 @@ async fn burst(shard: &Rc<Shard>, partition: &Rc<Partition>) {
         let turn = if is_large { Some(shard.committers.large.next().await) } else { None };
         let result = commit(shard, partition, turn).await;
         partition.committed(shard, result);
+        if partition.log().has_pending() && shard.lets_gather(partition) {
+            break;
+        }
     }
     partition.end_commit();
     // A change of the log commits what is pending itself.

@@ -27,6 +27,7 @@ pub mod controlling;
 pub mod housekeeping;
 pub mod mail;
 pub mod offline;
+pub mod relaxed;
 pub mod retention;
 pub mod serve;
 pub mod strays;
@@ -84,6 +85,7 @@ pub struct Shard {
     offline: offline::Offline,
     dirty: RefCell<Vec<Rc<Partition>>>,
     committers: commit::Committers,
+    relaxed: relaxed::Relaxed,
     asks: Asks,
     produces: RefCell<Slab<PendingProduce>>,
     groups: RefCell<ProduceGroups>,
@@ -144,6 +146,7 @@ impl Shard {
             offline: offline::Offline::default(),
             dirty: RefCell::default(),
             committers: commit::Committers::default(),
+            relaxed: relaxed::Relaxed::default(),
             asks: Asks::default(),
             produces: RefCell::default(),
             groups: RefCell::default(),

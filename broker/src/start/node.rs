@@ -24,7 +24,7 @@ use crate::config::BrokerConfig;
 use crate::names::CLUSTER_METADATA;
 use crate::server::Server;
 use crate::shard::mail::Mail;
-use crate::shard::{Shard, ShardParts, compaction, controlling, housekeeping, retention, serve};
+use crate::shard::{Shard, ShardParts, compaction, controlling, housekeeping, relaxed, retention, serve};
 
 /// Messages that may wait in one direction between two shards.
 const MAILBOX_MESSAGES: usize = 1024;
@@ -186,6 +186,7 @@ impl ShardSeed {
             shard.spawn(async move { started(controlling::start(&on, &data, cluster_id).await) });
         }
         shard.spawn(housekeeping::sweep(Rc::clone(&shard)));
+        shard.spawn(relaxed::write_in_time(Rc::clone(&shard)));
         shard.spawn(serve::apply_images(Rc::clone(&shard)));
         shard.spawn(housekeeping::expire_producers(Rc::clone(&shard)));
         shard.spawn(retention::rounds(Rc::clone(&shard)));

@@ -19,6 +19,7 @@ mod node;
 #[path = "../support/random.rs"]
 mod random;
 mod reads;
+mod relaxed;
 mod requests;
 mod scenarios;
 mod work;

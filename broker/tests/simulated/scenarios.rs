@@ -19,14 +19,14 @@ use super::requests::{self, Fetch, Place};
 use super::work::Work;
 
 /// A broker that serves, and a client.
-struct Scene {
-    world: Rc<SimWorld>,
-    broker: SimBroker,
+pub(super) struct Scene {
+    pub(super) world: Rc<SimWorld>,
+    pub(super) broker: SimBroker,
     work: Rc<Work>,
 }
 
 impl Scene {
-    fn begin(seed: u64) -> Scene {
+    pub(super) fn begin(seed: u64) -> Scene {
         Scene::begin_with(seed, |_| ())
     }
 
@@ -42,19 +42,19 @@ impl Scene {
         Scene { world, broker, work }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         Timestamp(self.work.reactor.unix_ms().0)
     }
 
     /// The broker stops as asked, and starts again.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.broker.stop();
         let setup = Setup::random(&mut Random::new(1), Broken::Nothing);
         assert!(matches!(self.broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
     }
 
     /// What a client does, to its end.
-    fn client<T: 'static, F>(&self, act: impl FnOnce(Connection) -> F + 'static) -> T
+    pub(super) fn client<T: 'static, F>(&self, act: impl FnOnce(Connection) -> F + 'static) -> T
     where
         F: Future<Output = Result<T, Gone>> + 'static,
     {
@@ -275,7 +275,7 @@ fn what_the_commit_log_has_of_a_deleted_topic_goes_at_the_next_start() {
 }
 
 /// The offsets of all records of a partition, read to its end.
-async fn offsets(connection: &Connection, place: &Place) -> Result<Vec<i64>, Gone> {
+pub(super) async fn offsets(connection: &Connection, place: &Place) -> Result<Vec<i64>, Gone> {
     let (_, mut at) = requests::list_offset(connection, place, -2).await?;
     let (_, end) = requests::list_offset(connection, place, -1).await?;
     let mut found = Vec::new();

@@ -19,9 +19,9 @@ use std::thread::JoinHandle;
 /// What is made ready at a time: a huge page.
 pub(crate) const WARM_PAGE: usize = 2 << 20;
 /// So many pages are ready behind the one in use, when the thread has caught up.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 /// It is asked when fewer than this are.
-const ASK_BELOW: usize = 4;
+const ASK_BELOW: usize = 2;
 
 /// The start of a region, for the thread.
 struct Base(NonNull<u8>);

@@ -7,16 +7,6 @@ use crate::batch::TimestampType;
 use crate::disk::COMMIT_BYTES_MAX;
 use std::time::Duration;
 
-/// What an acknowledgement means for one topic (`corelog.durability`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// On stable storage.
-    #[default]
-    Disk,
-    /// In memory, written back later. A seam: logs treat it as [`Durability::Disk`] for now.
-    Memory,
-}
-
 /// When small commits go through the shard's commit log (`corelog.commit.log`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitLogUse {
@@ -46,8 +36,6 @@ pub struct LogConfig {
     pub message_bytes_max: u32,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
-    /// `corelog.durability`.
-    pub durability: Durability,
     /// `producer.id.expiration.ms`, of the broker: how long a silent producer is remembered.
     pub producer_idle_ms_max: i64,
     /// `retention.ms`, where `cleanup.policy` has `delete`: how old a segment's newest record may get.
@@ -68,7 +56,6 @@ impl Default for LogConfig {
             index_interval_bytes: 4096,
             message_bytes_max: 1_048_588,
             timestamp_type: TimestampType::CreateTime,
-            durability: Durability::Disk,
             producer_idle_ms_max: 86_400_000,
             retention_ms_max: None,
             retention_bytes_max: None,

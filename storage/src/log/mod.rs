@@ -60,7 +60,7 @@ pub use append::{Appended, LeaderBatch};
 pub use cold::ColdRead;
 pub use cold_range::ColdRange;
 pub use compaction::{Compacted, CompactionError, CompactionRules, Pace};
-pub use config::{CommitLogUse, Durability, LogConfig, StorageOptions};
+pub use config::{CommitLogUse, LogConfig, StorageOptions};
 pub use counters::StorageCounters;
 pub use env::StorageEnv;
 pub use error::{AppendError, ChangeError, CommitError, Damage, FenceReason, OpenError, ReadError};
@@ -192,6 +192,16 @@ impl Log {
     #[must_use]
     pub fn durable_end(&self) -> Offset {
         self.0.state.borrow().durable_end
+    }
+
+    /// Waits until everything below `offset` is on stable storage, or the log takes no writes. Somebody has to commit.
+    pub async fn until_durable(&self, offset: Offset) {
+        let inner = &*self.0;
+        let look = || {
+            let state = inner.state.borrow();
+            (state.durable_end >= offset || state.status != Status::Open).then_some(())
+        };
+        inner.changed.until(look).await;
     }
 
     /// The newest leader epoch; [`LeaderEpoch::NONE`] before the first.

@@ -3,7 +3,7 @@
 //! Holds: the names that start with `corelog.`. Never touches: code.
 
 use crate::config::definition::Definition;
-use crate::config::definition::Effect::{Acts, Listed};
+use crate::config::definition::Effect::Acts;
 use crate::config::definition::Importance::{High, Low, Medium};
 use crate::config::definition::Scope::{ClusterWide, ReadOnly};
 use crate::config::value::ConfigType::{Boolean, Int, List, Long, String};
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Definition] = &[
     row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Acts, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
     row("corelog.core.map.file", String, None, Any, Low, ReadOnly, Acts, "A TOML file that pins topics and partitions to shards; the rest is placed by default. Not set: `core-map.toml` in the data folder, if it is there."),
     row("corelog.cores", List, Some(""), ListOf { allowed: &[], empty_allowed: true }, Low, ReadOnly, Acts, "The numbers of the cores that the shards are pinned to, in order. Empty: the first of those that the process may use."),
-    row("corelog.durability", String, Some("durable"), OneOf(&["durable", "memory"]), High, ClusterWide, Listed, "What an acknowledgement means for topics that don't say: `durable`, the records are on stable storage; `memory`, they will be, within `log.flush.interval.messages` and `log.flush.interval.ms`."),
+    row("corelog.durability", String, Some("durable"), OneOf(&["durable", "memory"]), High, ClusterWide, Acts, "What an acknowledgement means for topics that don't say: `durable`, the records are on stable storage; `memory`, they are in memory, and their write begins within `log.flush.interval.messages` and `log.flush.interval.ms`."),
     row("corelog.fetch.check.crc", Boolean, Some("false"), Any, Medium, ReadOnly, Acts, "Whether the checksums of records that a consumer is sent from the disk are checked first. Off, as in Kafka: the client checks them, and damaged records reach it."),
     row("corelog.fetch.splice.bytes.min", Long, Some("65536"), AtLeast(-1), Low, ReadOnly, Acts, "From how many bytes on a read of an older segment is sent to the client as it lies in the file, through the page cache and without a copy; smaller ones are read and sent. -1: all are. No effect with `corelog.fetch.check.crc`."),
     row("corelog.memory.bytes.per.core", Long, Some("268435456"), AtLeast(16_777_216), High, ReadOnly, Acts, "The buffers of one core: requests being read, the tail cache, answers being sent. When they are used up, connections wait. All cores' together must fit this machine; where it isn't set, it is less on a machine that has too little."),

@@ -25,7 +25,7 @@ const CALLS_AT_ONCE: usize = 16;
 pub async fn execute_all(shard: &Rc<Shard>, calls: Parts<(PartitionKey, PartitionCall)>) -> Vec<PartitionAnswer> {
     let work = calls.into_iter().map(|(key, call)| async move {
         match shard.partition(key) {
-            Some(partition) => partition.execute(call).await,
+            Some(partition) => partition.execute(shard, call).await,
             None => PartitionAnswer::Failed(shard.missing_partition(key)),
         }
     });
@@ -34,14 +34,14 @@ pub async fn execute_all(shard: &Rc<Shard>, calls: Parts<(PartitionKey, Partitio
 
 impl Partition {
     /// Executes one call.
-    pub async fn execute(self: &Rc<Self>, call: PartitionCall) -> PartitionAnswer {
+    pub async fn execute(self: &Rc<Self>, shard: &Rc<Shard>, call: PartitionCall) -> PartitionAnswer {
         let answer = match call {
             PartitionCall::ListOffset(wanted) => self.find_offset(wanted).await.map(PartitionAnswer::Offset),
             PartitionCall::EpochEnd { current_epoch, epoch } => self
                 .check_leader_epoch(current_epoch)
                 .map(|()| PartitionAnswer::EpochEnd(self.log().epoch_end_offset(epoch))),
             PartitionCall::DeleteRecords { before } => {
-                self.delete_records(before).await.map(PartitionAnswer::LowWatermark)
+                self.delete_records(shard, before).await.map(PartitionAnswer::LowWatermark)
             }
             PartitionCall::Producers => Ok(PartitionAnswer::Producers(self.active_producers())),
             PartitionCall::LogSize => Ok(PartitionAnswer::LogSize(self.log_size())),
@@ -91,7 +91,7 @@ impl Partition {
     }
 
     /// KIP-107. Answers with the log's start, which is durable then.
-    async fn delete_records(&self, before: Option<Offset>) -> Result<Offset, ErrorCode> {
+    async fn delete_records(self: &Rc<Self>, shard: &Rc<Shard>, before: Option<Offset>) -> Result<Offset, ErrorCode> {
         let policy = self.config().cleanup_policy;
         if policy.compact && !policy.delete {
             return Err(ErrorCode::PolicyViolation);
@@ -100,6 +100,11 @@ impl Partition {
         let before = before.unwrap_or(high_watermark);
         if before < Offset::ZERO || before > high_watermark {
             return Err(ErrorCode::OffsetOutOfRange);
+        }
+        if self.log().durable_end() < before {
+            // Acknowledged in memory only: the log's start never passes what is on the disk.
+            shard.commit_soon(self);
+            self.log().until_durable(before).await;
         }
         match self.log().delete_records(before).await {
             Ok(log_start) => Ok(log_start),

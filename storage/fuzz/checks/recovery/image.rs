@@ -6,7 +6,7 @@ use super::sim::{Machine, OPTIONS, TOPIC, name};
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, Batches, TargetCodec, TimestampType};
 use corelog_storage::disk::checkpoint::{CheckpointSet, LogKey};
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
-use corelog_storage::log::{Durability, LeaderBatch, Log, LogConfig, StorageOptions};
+use corelog_storage::log::{LeaderBatch, Log, LogConfig, StorageOptions};
 use std::collections::BTreeMap;
 
 /// The producer of every second batch.
@@ -86,7 +86,6 @@ const fn config_of(recipe: &Recipe) -> LogConfig {
         index_interval_bytes: 100,
         message_bytes_max: 1 << 20,
         timestamp_type: TimestampType::CreateTime,
-        durability: Durability::Disk,
         producer_idle_ms_max: 86_400_000,
         retention_ms_max: None,
         retention_bytes_max: None,
