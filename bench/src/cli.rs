@@ -129,7 +129,7 @@ pub enum Command {
     },
     /// What the disk under a folder can do: the limit for every durable broker on it.
     Disk {
-        /// The folder. A scratch file is made in it and removed.
+        /// The folder. A scratch file, .corelog-disk-probe, is made in it and removed; what a killed run leaves, the next one removes.
         folder: PathBuf,
         /// Bytes of the scratch file, in MiB.
         #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..))]

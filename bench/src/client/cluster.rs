@@ -103,13 +103,17 @@ impl Cluster {
         }
     }
 
-    /// Finds a topic, waiting a little for one that was just made.
+    /// Finds a topic. One that was `just_made` may need a while to appear; one that wasn't is looked for once more only, as
+    /// a leader may be in the making.
     ///
     /// # Errors
     /// It isn't there, or several brokers lead it.
-    pub async fn find(&mut self, name: &str) -> Result<Topic, BenchError> {
+    pub async fn find(&mut self, name: &str, just_made: bool) -> Result<Topic, BenchError> {
         let mut last = ErrorCode::UnknownTopicOrPartition;
-        for _ in 0..LOOKS {
+        for look in 0..LOOKS {
+            if look > 1 && !just_made && last == ErrorCode::UnknownTopicOrPartition {
+                break;
+            }
             let wanted = MetadataRequestTopic { name: Some(name), ..MetadataRequestTopic::default() };
             let request = MetadataRequest {
                 topics: Some(vec![wanted]),

@@ -463,10 +463,11 @@ async fn prepare(cluster: &mut Cluster, target: &TargetSpec) -> Result<Topic, Be
     if target.fresh {
         cluster.delete(&target.topic).await?;
     }
-    if let Some(partitions) = target.create {
-        cluster.create(&target.topic, partitions, &target.topic_configs).await?;
-    }
-    let topic = cluster.find(&target.topic).await?;
+    let just_made = match target.create {
+        Some(partitions) => cluster.create(&target.topic, partitions, &target.topic_configs).await?,
+        None => false,
+    };
+    let topic = cluster.find(&target.topic, just_made).await?;
     cluster.await_leaders(&topic).await?;
     Ok(topic)
 }

@@ -6,20 +6,21 @@
 //! kernel's own work for it outside of its threads (interrupts, kworkers, the journal) belongs to nobody and is missing for
 //! every broker alike.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::ToSocketAddrs;
 
 use serde::{Deserialize, Serialize};
 
 /// A reading.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     user_s: f64,
     system_s: f64,
     resident_bytes: u64,
     written_bytes: u64,
-    voluntary: u64,
-    involuntary: u64,
+    /// Context switches of each thread that lives, by its number.
+    switches: BTreeMap<u32, u64>,
     threads: u64,
 }
 
@@ -36,7 +37,7 @@ pub struct Usage {
     pub resident_bytes: u64,
     /// Bytes sent to the block layer (`write_bytes`): the file system's own blocks are not in it.
     pub written_bytes: u64,
-    /// Context switches, of threads that still live.
+    /// Context switches, of threads that still live at the end.
     pub switches: u64,
     /// Threads at the end.
     pub threads: u64,
@@ -56,19 +57,19 @@ impl Sample {
         let kib = find(&status, "VmRSS:").unwrap_or(0);
         // Readable for our own user's processes only; zero then says so by being implausible.
         let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-        let (mut voluntary, mut involuntary) = (0, 0);
+        let mut switches = BTreeMap::new();
         for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+            let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            voluntary += find(&status, "voluntary_ctxt_switches:").unwrap_or(0);
-            involuntary += find(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
+            let count = |name| find(&status, name).unwrap_or(0);
+            switches.insert(thread, count("voluntary_ctxt_switches:") + count("nonvoluntary_ctxt_switches:"));
         }
         Some(Self {
             user_s: ticks(11)? / per_second,
             system_s: ticks(12)? / per_second,
             resident_bytes: kib * 1024,
             written_bytes: find(&io, "write_bytes:").unwrap_or(0),
-            voluntary,
-            involuntary,
+            switches,
             threads: ticks(17)? as u64,
         })
     }
@@ -81,14 +82,16 @@ impl Sample {
     /// What was used since `before`.
     pub fn since(&self, before: &Self) -> Usage {
         let (user_s, system_s) = (self.user_s - before.user_s, self.system_s - before.system_s);
-        let switches = |now: &Self| now.voluntary + now.involuntary;
+        // Thread by thread: one that ended in between takes its count with it, and would be missed from the others'.
+        let switches =
+            self.switches.iter().map(|(thread, now)| now - before.switches.get(thread).unwrap_or(&0).min(now));
         Usage {
             user_s,
             system_s,
             cpu_s: user_s + system_s,
             resident_bytes: self.resident_bytes,
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
-            switches: switches(self).saturating_sub(switches(before)),
+            switches: switches.sum(),
             threads: self.threads,
         }
     }
@@ -148,6 +151,13 @@ mod tests {
         assert_eq!(listener_of(&address), Some(std::process::id()));
         drop(listener);
         assert_eq!(listener_of(&address), None);
+    }
+
+    #[test]
+    fn a_thread_that_ended_takes_nothing_from_the_switches_of_the_others() {
+        let before = Sample { switches: [(1, 50), (2, 100_000)].into(), ..Sample::default() };
+        let after = Sample { switches: [(1, 80), (3, 7)].into(), ..Sample::default() };
+        assert_eq!(after.since(&before).switches, 37);
     }
 
     #[test]

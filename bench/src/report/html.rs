@@ -149,14 +149,22 @@ fn plot(out: &mut String, lines: &[Line<'_>], unit: &str, logarithmic: bool, tic
     for (index, line) in lines.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let dash = ["", "6 3", "2 3", "8 3 2 3"][index / COLOURS.len() % 4];
-        let points = line.points.iter().filter(|point| !logarithmic || point.1 > 0.0);
-        let points: Vec<String> = points.map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
-        let _ = write!(
-            out,
-            "<polyline fill=none stroke='{colour}' stroke-width=1.8 stroke-dasharray='{dash}' points='{}'><title>{}</title></polyline>",
-            points.join(" "),
-            escape(line.name)
-        );
+        // Where nothing was answered there is no latency: a gap, not a slope to the next second that has one.
+        let stretches = line.points.split(|point| logarithmic && point.1 <= 0.0).filter(|stretch| !stretch.is_empty());
+        for (number, stretch) in stretches.enumerate() {
+            let mut points: Vec<String> =
+                stretch.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
+            // A single point is drawn as a line to itself: a dot, by its round ends.
+            if let [alone] = points.as_slice() {
+                points.push(alone.clone());
+            }
+            let title = if number == 0 { format!("<title>{}</title>", escape(line.name)) } else { String::new() };
+            let _ = write!(
+                out,
+                "<polyline fill=none stroke='{colour}' stroke-width=1.8 stroke-linecap=round stroke-dasharray='{dash}' points='{}'>{title}</polyline>",
+                points.join(" "),
+            );
+        }
     }
     out.push_str("</svg><p>");
     for (index, line) in lines.iter().enumerate() {
@@ -229,6 +237,25 @@ mod tests {
         assert!(page.contains(">0.4 s<") && page.contains(">seconds since the start of what counts<"), "{page}");
         assert!(page.contains("broke off: the broker went away") && page.contains("A &amp; B"));
         assert!(!page.contains("<script") && !page.contains("http"));
+    }
+
+    #[test]
+    fn a_second_without_answers_is_a_gap_in_the_latencies_and_a_zero_in_the_rates() {
+        let second = |at_s: f64, records: u64| Interval {
+            at_s,
+            records,
+            bytes: 0,
+            latency: Percentiles { count: records, p99: records as f64, ..Percentiles::default() },
+        };
+        let timeline = vec![second(1.0, 10), second(2.0, 20), second(3.0, 0), second(4.0, 10)];
+        let result = RunResult { produced: Some(Side { timeline, ..Side::default() }), ..RunResult::default() };
+        let page = page("gap", &[result], "");
+        let points = |line: &str| {
+            line.split("points='").nth(1).map_or(0, |rest| rest.split('\'').next().unwrap().split(' ').count())
+        };
+        let lines: Vec<usize> = page.split("<polyline").skip(1).map(points).collect();
+        // The rates of four seconds; then the latencies of the first two, and of the last, a dot.
+        assert_eq!(lines, [4, 2, 2], "{page}");
     }
 
     #[test]
