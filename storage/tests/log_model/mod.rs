@@ -261,11 +261,14 @@ pub fn run<T: 'static>(world: &SimWorld, reactor: &Reactor, future: impl Future<
     value.expect("a value")
 }
 
-/// `CORELOG_SEED` alone, or the first `CORELOG_SEEDS`, or `count`.
+/// `CORELOG_SEED` alone, or `CORELOG_SEEDS` of them (or `count`) from `CORELOG_SEED_FIRST` (or 0) on.
 pub fn seeds(count: u64) -> Box<dyn Iterator<Item = u64>> {
     let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     match number("CORELOG_SEED") {
         Some(seed) => Box::new(seed..seed + 1),
-        None => Box::new(0..number("CORELOG_SEEDS").unwrap_or(count)),
+        None => {
+            let first = number("CORELOG_SEED_FIRST").unwrap_or(0);
+            Box::new(first..first + number("CORELOG_SEEDS").unwrap_or(count))
+        }
     }
 }
