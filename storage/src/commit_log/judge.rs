@@ -2,10 +2,10 @@
 //!
 //! Holds: the judgement. Never touches: files.
 //!
-//! Two writes may be in flight. The later one may be whole and the earlier one torn; then neither has been acknowledged
-//! by the commit log, as writes are acknowledged in their order. A third one is begun only when the first is durable. So
+//! Four writes may be in flight. Later ones may be whole and an earlier one torn; then none of them has been acknowledged
+//! by the commit log, as writes are acknowledged in their order. A fifth one is begun only when the first is durable. So
 //! a write n does not hold
-//! - because a crash tore it, if no write behind n + 1 holds;
+//! - because a crash tore it, if no write behind n + 3 holds;
 //! - because it was DAMAGED since, if one does: n was durable once, and acknowledged.
 //!
 //! A write tells which was the first in its file, and which file came before: its own first write goes on where that one
@@ -13,11 +13,12 @@
 //!
 //! ```text
 //!   file 3   first 7   [ 7 ][ 8 ] ~ ~       9 and 10 are missing: file 4 begins with 11
-//!   file 4   first 11, follows 3   [ 11 ][ 12 ]
-//!                                           12 holds: 10 was durable. So was 9
+//!   file 4   first 11, follows 3   [ 11 ] ~ ~ [ 14 ]
+//!                                           14 holds: 10 was durable. So was 9
 //! ```
 
 use super::read_file::FileFound;
+use super::writer::WRITES_MAX;
 
 /// A file and what is known of the others.
 pub(super) struct Candidate<'f> {
@@ -66,7 +67,7 @@ fn judge_one(file: &Candidate<'_>, files: &[Candidate<'_>]) -> Option<Damaged> {
         at = next_of(follower, files);
     }
     let end = next.map(|(_, first)| first - 1).or(found.last());
-    let durable = newest.map(|newest| newest.saturating_sub(2));
+    let durable = newest.map(|newest| newest.saturating_sub(WRITES_MAX as u64));
     let proved = end.zip(durable).map(|(end, durable)| end.min(durable)).max(file.proved);
     let missing = proved.and_then(|proved| first_missing(found, proved, end));
     let has_header = found.header.is_ok() || (found.in_use.is_none() && next.is_none() && is_unused(found));

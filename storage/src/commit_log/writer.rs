@@ -32,8 +32,10 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Writes in flight.
-const WRITES_MAX: usize = 2;
+/// Writes in flight. Each is two visits to a disk without FUA, the data and the flush, and flushes follow each other: with
+/// two in flight a piece waits longer for its turn than for its write. Against two, four gave single requests of 64
+/// connections 1.12 times the rate at 0.96 of the CPU each, and 0.7 of the p99 at 190,000 records/s in batches of 16 KiB.
+pub(super) const WRITES_MAX: usize = 4;
 /// A file holds at least so many writes of the largest size.
 const WRITES_PER_FILE_MIN: u64 = 4;
 
