@@ -10,13 +10,15 @@ use corelog_reactor::sim::{DiskOpKind, SimWorld};
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, Batches, Records, TargetCodec};
 use corelog_storage::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use corelog_storage::log::{
-    CommitLogUse, CompactionError, Damage, FenceReason, LeaderBatch, Log, LogConfig, ReadOutcome, StorageOptions,
+    AppendError, CommitLogUse, CompactionError, Damage, FenceReason, LeaderBatch, Log, LogConfig, ReadOutcome,
+    StorageOptions,
 };
 use corelog_storage::producers::EndMarker;
 use log_common::*;
 use log_compacted::*;
 use log_model::{Dice, run};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -358,4 +360,63 @@ fn a_big_file_of_a_replaced_segment_gets_shorter_step_by_step_also_before_the_ne
     assert!(files(&reactor).iter().all(|name| !name.ends_with(".deleted")), "{:?}", files(&reactor));
     assert!(steps.get() >= 2, "{} steps", steps.get());
     assert!(keep.1.counters().segments_removed >= 3);
+}
+
+#[test]
+fn a_follower_of_a_compacted_log_has_its_records_and_no_gaps_also_after_a_power_cut() {
+    let world = SimWorld::new(10);
+    let (leader, follower) = (world.add_node(), world.add_node());
+    let model: Rc<RefCell<Model>> = Rc::default();
+    let reactor = reactor_of(&world, leader);
+    let own = (reactor.clone(), model.clone());
+    let (bytes, end) = run(&world, &reactor, async move {
+        let (reactor, model) = own;
+        let mut dice = Dice(10);
+        let (_data, _env, log) = open(reactor.clone(), config(16 << 10), options(&mut dice)).await;
+        lead(&log).await;
+        fill(&reactor, &log, &model, &mut dice, 9, 30).await;
+        compact(&log, &rules()).await.unwrap().expect("a round");
+        (read_all(&log, Offset(0), 10_000).await, log.log_end())
+    });
+    let reactor = reactor_of(&world, follower);
+    let own = reactor.clone();
+    let all = bytes.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(16 << 10), options(&mut Dice(11))).await;
+        let refused = log.append_as_follower(&all, Timestamp(TIME)).unwrap_err();
+        assert!(matches!(refused, AppendError::NotNext(_)), "{refused}");
+        for batch in Batches::new(&all[log_bytes(&all, log.log_end())..]) {
+            log.append_as_follower_of_compacted(batch.unwrap().bytes, Timestamp(TIME)).unwrap();
+            commit_all(&log).await;
+        }
+        assert_eq!(log.log_end(), end);
+        // What went back is no gap.
+        let first = Batches::new(&all).next().unwrap().unwrap();
+        assert!(log.append_as_follower_of_compacted(first.bytes, Timestamp(TIME)).is_err());
+    });
+    world.crash(follower);
+    let reactor = reactor_of(&world, follower);
+    let own = reactor.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(16 << 10), options(&mut Dice(11))).await;
+        assert_eq!((log.fenced(), log.log_end()), (None, end));
+        let found = read_all(&log, Offset(0), 10_000).await;
+        assert_eq!(records(&found), records(&bytes));
+        let mut next = 0;
+        for (base, last) in offsets(&found) {
+            assert_eq!(base, next, "a gap");
+            next = last + 1;
+        }
+        own.sleep(Duration::from_millis(100)).await;
+        compact(&log, &rules()).await.unwrap().expect("a round");
+        let found = read_all(&log, Offset(0), 10_000).await;
+        let newest = |all: &[u8]| -> BTreeMap<u64, _> { records(all).into_iter().map(|r| (r.1, (r.0, r.2))).collect() };
+        assert_eq!(newest(&found), newest(&bytes));
+    });
+}
+
+/// Where in `bytes` the batch with this offset starts.
+fn log_bytes(bytes: &[u8], offset: Offset) -> usize {
+    let found = Batches::new(bytes).map(Result::unwrap).find(|batch| batch.header.base_offset >= offset);
+    found.map_or(bytes.len(), |batch| batch.position)
 }

@@ -16,10 +16,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use corelog_storage::batch::{Attributes, BatchHeader, HEADER_BYTES};
-use corelog_storage::compact::write_header;
+use corelog_storage::batch::{BatchHeader, HEADER_BYTES};
+use corelog_storage::compact::fill_gap;
 use corelog_storage::epochs::EpochCache;
-use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use corelog_storage::ids::{LeaderEpoch, Offset};
 
 /// Ends every segment in `folder` but the last where the next one starts. The offset below which batches need not join,
 /// if there is any gap. `bases` are the segments' in order.
@@ -42,8 +42,10 @@ pub fn close_segments(folder: &Path, bases: &[i64], log_start: i64) -> io::Resul
         if let Some(next) = bases.get(at + 1).map(|next| Offset(*next)).filter(|next| walked.end < *next) {
             let at = walked.end.max(Offset(log_start));
             epoch = epochs.epoch_for_offset(at).unwrap_or(epoch).max(epoch);
+            let mut empty = Vec::new();
+            fill_gap(walked.end, next, epoch, &mut empty).map_err(io::Error::other)?;
             let mut file = OpenOptions::new().append(true).open(&path)?;
-            file.write_all(&empty_batches(walked.end, next, epoch)?)?;
+            file.write_all(&empty)?;
             file.sync_all()?;
         }
     }
@@ -85,47 +87,4 @@ fn walk(file: &File, base: Offset, epoch: LeaderEpoch) -> io::Result<Option<Walk
         position += header.total_bytes() as u64;
     }
     Ok((position == bytes).then_some(walked))
-}
-
-/// Batches without records in the place of the offsets from `from` up to `to`.
-fn empty_batches(from: Offset, to: Offset, leader_epoch: LeaderEpoch) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut at = from;
-    while at < to {
-        let last_offset_delta = i32::try_from(to.0 - at.0 - 1).unwrap_or(i32::MAX);
-        let header = BatchHeader {
-            base_offset: at,
-            length: 0,
-            leader_epoch,
-            crc: 0,
-            attributes: Attributes(0),
-            last_offset_delta,
-            base_timestamp: Timestamp::NONE,
-            max_timestamp: Timestamp::NONE,
-            producer_id: ProducerId::NONE,
-            producer_epoch: ProducerEpoch::NONE,
-            base_sequence: Sequence::NONE,
-            record_count: 0,
-        };
-        write_header(header, &mut bytes).map_err(io::Error::other)?;
-        at = Offset(at.0 + i64::from(last_offset_delta) + 1);
-    }
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_offsets_than_one_batch_can_have_get_two() {
-        let (from, to) = (Offset(5), Offset(5 + (1 << 31) + 10));
-        let bytes = empty_batches(from, to, LeaderEpoch(3)).expect("two headers");
-        let headers: Vec<_> =
-            bytes.chunks(HEADER_BYTES).map(|head| BatchHeader::parse(head).expect("a header")).collect();
-        assert_eq!(headers.len(), 2);
-        assert_eq!(headers[0].base_offset, from);
-        assert_eq!(headers[0].last_offset().map(Offset::next), Some(headers[1].base_offset));
-        assert_eq!(headers[1].last_offset().map(Offset::next), Some(to));
-    }
 }

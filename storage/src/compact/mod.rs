@@ -19,6 +19,7 @@
 //! writes it.
 
 mod filter;
+mod gap;
 mod hash;
 mod key_map;
 mod keys;
@@ -28,6 +29,7 @@ mod rewrite;
 mod transactions;
 
 pub use filter::{BatchVerdict, Filter, LastWrites, Remains, Round, Survivors};
+pub use gap::fill_gap;
 pub use hash::HashSecret;
 pub use key_map::{BYTES_PER_KEY, KeyMap, Put};
 pub use keys::KeyScan;

@@ -11,6 +11,7 @@ use crate::batch::{
     AppendOrigin, BatchError, BatchHeader, BatchView, Batches, HEADER_BYTES, Records, TimestampType, Validated,
     stamp_place, stamp_time,
 };
+use crate::compact::fill_gap;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::{EndMarker, MarkerError, SequenceError, Verdict, Verification};
 use crate::segment::scan::BatchFault;
@@ -133,6 +134,23 @@ impl Log {
     /// # Errors
     /// See [`AppendError`]. The batches before the one that failed are in the log; `log_end` tells which.
     pub fn append_as_follower(&self, batches: &[u8], now: Timestamp) -> Result<Option<Appended>, AppendError> {
+        self.follow(batches, now, false)
+    }
+
+    /// The same of a leader whose log is compacted. Where its batches don't join, batches without records take the place
+    /// of what is missing: so this log has no gaps, and what recovery expects of it is as strict as ever.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn append_as_follower_of_compacted(
+        &self,
+        batches: &[u8],
+        now: Timestamp,
+    ) -> Result<Option<Appended>, AppendError> {
+        self.follow(batches, now, true)
+    }
+
+    fn follow(&self, batches: &[u8], now: Timestamp, fills_gaps: bool) -> Result<Option<Appended>, AppendError> {
         let mut appended: Option<Appended> = None;
         for view in Batches::new(batches) {
             let view = view?;
@@ -142,6 +160,19 @@ impl Log {
             else {
                 return Err(AppendError::Delta { delta: header.last_offset_delta });
             };
+            let (end, before) = {
+                let state = self.0.state.borrow();
+                (state.log_end, state.epoch_of_end())
+            };
+            if fills_gaps && header.base_offset > end && header.leader_epoch >= before {
+                // Memory for it: replication of compacted logs alone comes here, once for each gap.
+                let epoch = if before.0 < 0 { header.leader_epoch } else { before };
+                let mut empty = Vec::new();
+                let not_next =
+                    |_| AppendError::NotNext(BatchFault::Offset { found: header.base_offset, expected: end });
+                fill_gap(end, header.base_offset, epoch, &mut empty).map_err(not_next)?;
+                self.follow(&empty, now, false)?;
+            }
             {
                 let state = self.0.state.borrow();
                 self.check_open(&state, view.bytes.len())?;
