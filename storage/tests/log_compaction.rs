@@ -10,8 +10,8 @@ use corelog_reactor::sim::{DiskOpKind, SimWorld};
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, Batches, Records, TargetCodec};
 use corelog_storage::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use corelog_storage::log::{
-    AppendError, CommitLogUse, CompactionError, Damage, FenceReason, LeaderBatch, Log, LogConfig, ReadOutcome,
-    StorageOptions,
+    AppendError, CommitLogUse, CompactionError, CompactionRules, Damage, FenceReason, LeaderBatch, Log, LogConfig,
+    ReadOutcome, StorageOptions,
 };
 use corelog_storage::producers::EndMarker;
 use log_common::*;
@@ -278,21 +278,6 @@ fn aborted_records_go_and_delete_nothing_and_a_round_ends_before_what_is_undecid
             builder.append(Timestamp(TIME), Some(&key), Some(&[1; 3_000]), &[]);
             append(log, &builder.build().unwrap()).unwrap();
         };
-        let transactional = |log: &Log, producer: i64, value: &[u8]| {
-            let builder = BatchBuilder::new(TargetCodec::None).transactional();
-            let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence(0));
-            builder.append(Timestamp(TIME), Some(b"shared"), Some(value), &[]);
-            append(log, &builder.build().unwrap()).unwrap().base_offset
-        };
-        let marker = |log: &Log, producer: i64, is_abort| {
-            let (key, value) = EndMarker { is_abort, coordinator_epoch: 0 }.encode();
-            let builder = BatchBuilder::new(TargetCodec::None).transactional().control();
-            let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence::NONE);
-            builder.append(Timestamp(TIME), Some(&key), Some(&value), &[]);
-            let bytes = builder.build().unwrap();
-            let batch = LeaderBatch::as_it_is(&bytes, AppendOrigin::Coordinator).unwrap();
-            log.append_as_leader(batch, log.epoch(), Timestamp(TIME)).unwrap();
-        };
         let committed = transactional(&log, 1, b"committed");
         marker(&log, 1, false);
         filler(&log);
@@ -307,15 +292,7 @@ fn aborted_records_go_and_delete_nothing_and_a_round_ends_before_what_is_undecid
         let done = compact(&log, &rules()).await.unwrap().expect("a round");
         assert!(aborted < done.clean_to && done.clean_to <= open, "{done:?}, open since {open}");
         let all = read_all(&log, Offset(0), 10_000).await;
-        let mut found = Vec::new();
-        for batch in Batches::new(&all).map(Result::unwrap).filter(|b| !b.header.attributes.is_control()) {
-            for record in Records::new(&batch.header, batch.payload()).map(Result::unwrap) {
-                if record.key == Some(b"shared") {
-                    found.push(record.offset);
-                }
-            }
-        }
-        assert_eq!(found, [committed, open]);
+        assert_eq!(shared(&all), [committed, open]);
     });
 }
 
@@ -415,8 +392,161 @@ fn a_follower_of_a_compacted_log_has_its_records_and_no_gaps_also_after_a_power_
     });
 }
 
+#[test]
+fn a_gap_of_more_offsets_than_compaction_leaves_out_is_refused_and_appends_nothing() {
+    let world = SimWorld::new(10);
+    let node = world.add_node();
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(16 << 10), options(&mut Dice(11))).await;
+        let batch_at = |offset: i64| {
+            let mut builder = BatchBuilder::new(TargetCodec::None);
+            builder.append(Timestamp(TIME), Some(&[1]), Some(&[1]), &[]);
+            let mut bytes = builder.build().unwrap();
+            bytes[..8].copy_from_slice(&offset.to_be_bytes());
+            bytes[12..16].copy_from_slice(&3_i32.to_be_bytes());
+            bytes
+        };
+        for far in [i64::MAX, i64::MAX - 1, 1 << 50] {
+            let refused = log.append_as_follower_of_compacted(&batch_at(far), Timestamp(TIME)).unwrap_err();
+            assert!(matches!(refused, AppendError::NotNext(_)), "{refused}");
+            assert_eq!(log.log_end(), Offset(0));
+        }
+        // Two batches without records: one can't have as many offsets, and a segment neither.
+        let near = (1 << 31) + 100;
+        log.append_as_follower_of_compacted(&batch_at(near), Timestamp(TIME)).unwrap();
+        commit_all(&log).await;
+        assert_eq!(log.log_end(), Offset(near + 1));
+    });
+    world.crash(node);
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(16 << 10), options(&mut Dice(11))).await;
+        assert_eq!((log.fenced(), log.log_end()), (None, Offset((1 << 31) + 101)));
+    });
+}
+
+#[test]
+fn a_round_ends_before_it_keeps_more_transactions_than_it_may_and_the_next_ones_do_the_rest() {
+    let world = SimWorld::new(12);
+    let node = world.add_node();
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(4 << 10), options(&mut Dice(12))).await;
+        lead(&log).await;
+        let committed = transactional(&log, 1, b"committed");
+        marker(&log, 1, false);
+        for producer in 2..402 {
+            transactional(&log, producer, b"aborted");
+            marker(&log, producer, true);
+        }
+        commit_all(&log).await;
+        own.sleep(Duration::from_millis(100)).await;
+        let few = CompactionRules { transactions_max: 60, ..rules() };
+        let (mut rounds, mut clean_to) = (0, Offset(0));
+        while let Some(done) = compact(&log, &few).await.unwrap() {
+            assert!(done.clean_to >= clean_to, "{done:?} after {clean_to}");
+            if done.clean_to == clean_to {
+                // The next transaction's marker is in the active segment.
+                break;
+            }
+            (rounds, clean_to) = (rounds + 1, done.clean_to);
+        }
+        assert!(rounds > 4 && clean_to.0 > 700, "{rounds} rounds, up to {clean_to}");
+        let all = read_all(&log, Offset(0), 10_000).await;
+        let found: Vec<Offset> = shared(&all).into_iter().filter(|offset| *offset < clean_to).collect();
+        assert_eq!(found, [committed], "the aborted ones are gone up to {clean_to}");
+        // More than a round may keep in one segment: it says so, and not again and again.
+        for producer in 402..802 {
+            transactional(&log, producer, b"aborted");
+            marker(&log, producer, true);
+        }
+        commit_all(&log).await;
+        own.sleep(Duration::from_millis(100)).await;
+        let none = CompactionRules { transactions_max: 5, ..rules() };
+        let error = compact(&log, &none).await.unwrap_err();
+        assert!(matches!(error, CompactionError::TooManyTransactions { max: 5, .. }) && error.is_lasting(), "{error}");
+        assert_eq!(log.fenced(), None);
+        assert_eq!(log.clean_to(), Some(clean_to));
+    });
+}
+
+#[test]
+fn a_cleaned_segment_is_synced_in_slices_while_it_is_written() {
+    let world = SimWorld::new(13);
+    let node = world.add_node();
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    let disk = world.disk(node);
+    let slices: Rc<RefCell<Vec<usize>>> = Rc::new(RefCell::new(vec![0]));
+    let noted = slices.clone();
+    run(&world, &reactor, async move {
+        let roomy = LogConfig { segment_bytes_max: 20 << 20, ..LogConfig::default() };
+        let (_data, _env, log) = open(own.clone(), roomy, options(&mut Dice(13))).await;
+        lead(&log).await;
+        for n in 0..23_u64 {
+            let mut builder = BatchBuilder::new(TargetCodec::None);
+            builder.append(Timestamp(TIME), Some(&(n % 16).to_be_bytes()), Some(&[1; 1_000_000]), &[]);
+            append(&log, &builder.build().unwrap()).unwrap();
+            commit_all(&log).await;
+        }
+        own.sleep(Duration::from_secs(1)).await;
+        disk.set_fault(move |op| {
+            if op.path.to_string_lossy().ends_with(".log.cleaned") {
+                match op.kind {
+                    DiskOpKind::Write | DiskOpKind::DurableWrite => {
+                        *noted.borrow_mut().last_mut().unwrap() += op.len as usize
+                    }
+                    DiskOpKind::Sync => noted.borrow_mut().push(0),
+                    _ => {}
+                }
+            }
+            None
+        });
+        compact(&log, &rules()).await.unwrap().expect("a round");
+    });
+    let slices = slices.take();
+    assert!(slices.iter().sum::<usize>() > 14_000_000, "{slices:?}");
+    assert!(slices.iter().all(|bytes| *bytes <= 5 << 20), "{slices:?} bytes between syncs");
+}
+
 /// Where in `bytes` the batch with this offset starts.
 fn log_bytes(bytes: &[u8], offset: Offset) -> usize {
     let found = Batches::new(bytes).map(Result::unwrap).find(|batch| batch.header.base_offset >= offset);
     found.map_or(bytes.len(), |batch| batch.position)
+}
+
+/// A batch of a transaction, with one record of the key "shared". Its offset.
+fn transactional(log: &Log, producer: i64, value: &[u8]) -> Offset {
+    let builder = BatchBuilder::new(TargetCodec::None).transactional();
+    let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence(0));
+    builder.append(Timestamp(TIME), Some(b"shared"), Some(value), &[]);
+    append(log, &builder.build().unwrap()).unwrap().base_offset
+}
+
+/// The end of a transaction.
+fn marker(log: &Log, producer: i64, is_abort: bool) {
+    let (key, value) = EndMarker { is_abort, coordinator_epoch: 0 }.encode();
+    let builder = BatchBuilder::new(TargetCodec::None).transactional().control();
+    let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence::NONE);
+    builder.append(Timestamp(TIME), Some(&key), Some(&value), &[]);
+    let bytes = builder.build().unwrap();
+    let batch = LeaderBatch::as_it_is(&bytes, AppendOrigin::Coordinator).unwrap();
+    log.append_as_leader(batch, log.epoch(), Timestamp(TIME)).unwrap();
+}
+
+/// The offsets of the records with the key "shared".
+fn shared(all: &[u8]) -> Vec<Offset> {
+    let mut found = Vec::new();
+    for batch in Batches::new(all).map(Result::unwrap).filter(|b| !b.header.attributes.is_control()) {
+        for record in Records::new(&batch.header, batch.payload()).map(Result::unwrap) {
+            if record.key == Some(b"shared") {
+                found.push(record.offset);
+            }
+        }
+    }
+    found
 }

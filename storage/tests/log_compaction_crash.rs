@@ -1,7 +1,8 @@
 //! Compaction of a log against a model, through power cuts and disk faults: on the simulated disk.
 //!
 //! At any time: every record that is there is one that was written, at its offset; of each key the newest one is there;
-//! behind what was compacted all are there; and no log is fenced by a crash.
+//! behind what was compacted all are there; what is gone stays so, a tombstone stays for its time, and what it deletes never
+//! outlives it; and no log is fenced by a crash.
 //! Run one seed with `CORELOG_SEED=n`, more of them with `CORELOG_SEEDS=n`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,7 +18,9 @@ use log_common::*;
 use log_compacted::*;
 use log_model::{Dice, run, seeds};
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// Appends, compacts, deletes and truncates for ever; the power cut ends it.
@@ -32,10 +35,12 @@ async fn work(
     let compacting = (log.clone(), rounds, model.clone());
     let task = async move {
         let (log, rounds, model) = compacting;
+        let delete_retention_ms = model.borrow().tombstones_go_after.unwrap_or(i64::MAX / 4);
         let mut map_bytes = Dice(log.log_end().0 as u64);
         loop {
             // Often too small for all keys.
-            let rules = CompactionRules { map_bytes_max: [24 * 8, 1 << 20][map_bytes.below(2) as usize], ..rules() };
+            let map_bytes_max = [24 * 8, 1 << 20][map_bytes.below(2) as usize];
+            let rules = CompactionRules { map_bytes_max, delete_retention_ms, ..rules() };
             let stable = {
                 let mut model = model.borrow_mut();
                 model.stable = model.acked;
@@ -54,6 +59,7 @@ async fn work(
     loop {
         let count = 1 + dice.below(8);
         let keys = [5, 60, 1000][dice.below(3) as usize];
+        model.borrow_mut().now = reactor.unix_ms().0;
         model.borrow_mut().append(&log, &mut dice, count, keys);
         match dice.below(60) {
             0 => {
@@ -84,6 +90,7 @@ async fn work(
             }
             2..=8 => {
                 let all = read_all(&log, log.log_start(), 5_000).await;
+                model.borrow_mut().now = reactor.unix_ms().0;
                 model.borrow().check_records(&log, &all).unwrap();
             }
             9..=14 => {
@@ -128,6 +135,7 @@ fn lives(seed: u64, rounds: &Rc<Cell<u64>>, ranges: &Rc<Cell<usize>>) -> Result<
     let node = world.add_node();
     let model: Rc<RefCell<Model>> = Rc::default();
     let mut dice = Dice(seed);
+    model.borrow_mut().tombstones_go_after = [None, Some(0), Some(30)][dice.below(3) as usize];
     let config = LogConfig {
         file_delete_delay_ms: [0, 5, 60_000][dice.below(3) as usize],
         ..config([6 << 10, 20 << 10][dice.below(2) as usize])
@@ -149,6 +157,7 @@ fn lives(seed: u64, rounds: &Rc<Cell<u64>>, ranges: &Rc<Cell<usize>>) -> Result<
         }
         let own = log.clone();
         let found = run(&world, &reactor, async move { read_all(&own, own.log_start(), 10_000).await });
+        model.borrow_mut().now = reactor.unix_ms().0;
         model.borrow_mut().check(&log, &found)?;
         model.borrow_mut().sequence =
             log.producers(|p| p.get(ProducerId(PRODUCER)).map_or(0, |p| p.last_sequence().0 + 1));
@@ -257,6 +266,92 @@ fn an_error_of_any_operation_of_a_round_leaves_a_log_that_can_be_read_and_opens_
         let steps = (0..2_000).find(|step| !round_with(*step, false, Some(errno))).expect("an end of the round");
         assert!(steps > 60, "{steps} operations");
     }
+}
+
+/// A round that is let go of at its `step`th operation on the disk. Returns whether it got that far, and whether that
+/// was within an exchange.
+fn dropped_round(step: u64) -> (bool, bool) {
+    let world = SimWorld::new(17);
+    let node = world.add_node();
+    let model: Rc<RefCell<Model>> = Rc::default();
+    let reactor = reactor_of(&world, node);
+    let own = (reactor.clone(), model.clone());
+    let (data, env, log) = run(&world, &reactor, async move {
+        let (reactor, model) = own;
+        let mut dice = Dice(17);
+        let opened = open(reactor.clone(), config(8 << 10), options(&mut dice)).await;
+        lead(&opened.2).await;
+        fill(&reactor, &opened.2, &model, &mut dice, 7, 40).await;
+        model.borrow_mut().stable = opened.2.durable_end().0;
+        opened
+    });
+    let count = Rc::new(Cell::new(0));
+    let counted = count.clone();
+    world.disk(node).set_fault(move |_| {
+        counted.set(counted.get() + 1);
+        None
+    });
+    type Kept = Pin<Box<dyn Future<Output = bool>>>;
+    let own = log.clone();
+    let round: Kept =
+        Box::pin(async move { compact(&own, &CompactionRules { limits: small_groups(), ..rules() }).await.is_ok() });
+    let round = Rc::new(RefCell::new(Some(round)));
+    let polled = round.clone();
+    let task = std::future::poll_fn(move |context| match polled.borrow_mut().as_mut() {
+        Some(round) => round.as_mut().poll(context),
+        None => Poll::Ready(false),
+    });
+    let ended: Rc<Cell<bool>> = Rc::default();
+    let end = ended.clone();
+    reactor.spawn(async move { end.set(task.await) }).expect("a task");
+    let (seen, end) = (count.clone(), ended.clone());
+    world.run_until(move || end.get() || seen.get() > step).expect("an end");
+    let got_there = !ended.get();
+    drop(round.take());
+    world.disk(node).clear_fault();
+    let own = (log.clone(), reactor.clone(), model.clone());
+    let is_fenced = run(&world, &reactor, async move {
+        let (log, reactor, model) = own;
+        reactor.sleep(Duration::from_millis(10)).await;
+        let all = read_all(&log, log.log_start(), 3_000).await;
+        model.borrow().check_records(&log, &all).unwrap_or_else(|e| panic!("dropped at step {step}: {e}"));
+        if log.fenced().is_some() {
+            return true;
+        }
+        // It goes on as if nothing had been.
+        fill(&reactor, &log, &model, &mut Dice(18), log.status().segments + 3, 40).await;
+        model.borrow_mut().stable = log.durable_end().0;
+        compact(&log, &rules()).await.unwrap_or_else(|error| panic!("after a drop at step {step}: {error}"));
+        let all = read_all(&log, log.log_start(), 3_000).await;
+        model.borrow().check_records(&log, &all).unwrap_or_else(|e| panic!("after a drop at step {step}: {e}"));
+        false
+    });
+    drop((data, env, log));
+    world.crash(node);
+    let reactor = reactor_of(&world, node);
+    let own = (reactor.clone(), model);
+    run(&world, &reactor, async move {
+        let (reactor, model) = own;
+        let (_data, _env, log) = open(reactor.clone(), config(8 << 10), options(&mut Dice(17))).await;
+        let all = read_all(&log, log.log_start(), 10_000).await;
+        model
+            .borrow_mut()
+            .check(&log, &all)
+            .unwrap_or_else(|error| panic!("dropped at step {step}, reopened: {error}"));
+    });
+    (got_there, is_fenced)
+}
+
+#[test]
+fn a_round_that_is_dropped_at_any_operation_leaves_a_log_that_goes_on_or_within_an_exchange_is_fenced_and_readable() {
+    let mut fenced = 0;
+    let steps = (0..2_000).find(|step| {
+        let (got_there, is_fenced) = dropped_round(*step);
+        fenced += u64::from(is_fenced);
+        !got_there
+    });
+    let steps = steps.expect("an end of the round");
+    assert!(steps > 60 && fenced > 5 && fenced < steps / 2, "{steps} operations, {fenced} of them within exchanges");
 }
 
 /// Retention that begins at the `step`th operation of a round, in a log whose segments' ages are in its files only.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use corelog_storage::batch::validate::DECOMPRESSED_BYTES_MAX_DEFAULT;
 use corelog_storage::compact::{Candidate, GroupLimits, Wishes};
-use corelog_storage::log::{CompactionError, CompactionRules, Pace};
+use corelog_storage::log::{CompactionError, CompactionRules, Pace, TRANSACTIONS_MAX_DEFAULT};
 use tracing::{debug, error, info};
 
 use super::Shard;
@@ -120,6 +120,7 @@ fn rules(topic: &TopicConfig, broker: &BrokerConfig) -> CompactionRules {
         map_bytes_max: usize::try_from(share).unwrap_or(usize::MAX).max(MAP_BYTES_MIN),
         load_factor: broker.cleaner.map_load_factor,
         decompressed_bytes_max: DECOMPRESSED_BYTES_MAX_DEFAULT,
+        transactions_max: TRANSACTIONS_MAX_DEFAULT,
         slice_bytes: SLICE_BYTES,
     }
 }

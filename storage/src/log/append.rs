@@ -19,6 +19,9 @@ use std::rc::Weak;
 
 /// Tail chunks that the cache has room for at the least.
 const CHUNKS_IN_CACHE_MIN: usize = 16;
+/// Offsets that a leader's compaction may have left out between two batches: 2048 batches without records. A leader that
+/// claims more than these is not believed.
+const GAP_OFFSETS_MAX: i64 = 2048 << 31;
 
 /// A batch that the leader is about to append, validated.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +144,7 @@ impl Log {
     /// of what is missing: so this log has no gaps, and what recovery expects of it is as strict as ever.
     ///
     /// # Errors
-    /// As above.
+    /// As above; also when more is missing than the compaction of a sound log leaves out.
     pub fn append_as_follower_of_compacted(
         &self,
         batches: &[u8],
@@ -160,18 +163,8 @@ impl Log {
             else {
                 return Err(AppendError::Delta { delta: header.last_offset_delta });
             };
-            let (end, before) = {
-                let state = self.0.state.borrow();
-                (state.log_end, state.epoch_of_end())
-            };
-            if fills_gaps && header.base_offset > end && header.leader_epoch >= before {
-                // Memory for it: replication of compacted logs alone comes here, once for each gap.
-                let epoch = if before.0 < 0 { header.leader_epoch } else { before };
-                let mut empty = Vec::new();
-                let not_next =
-                    |_| AppendError::NotNext(BatchFault::Offset { found: header.base_offset, expected: end });
-                fill_gap(end, header.base_offset, epoch, &mut empty).map_err(not_next)?;
-                self.follow(&empty, now, false)?;
+            if fills_gaps {
+                self.fill_gap_before(&header, now)?;
             }
             {
                 let state = self.0.state.borrow();
@@ -196,6 +189,29 @@ impl Log {
             });
         }
         Ok(appended)
+    }
+
+    /// Puts batches without records in front of a leader's batch that does not join, if it lies further on.
+    fn fill_gap_before(&self, header: &BatchHeader, now: Timestamp) -> Result<(), AppendError> {
+        let (end, before) = {
+            let state = self.0.state.borrow();
+            (state.log_end, state.epoch_of_end())
+        };
+        let gap = header.base_offset.0.saturating_sub(end.0);
+        if gap <= 0 || header.leader_epoch < before || header.leader_epoch.0 < 0 {
+            return Ok(());
+        }
+        let ends_nowhere = header.base_offset.0.checked_add(i64::from(header.last_offset_delta)).is_none();
+        let not_next = AppendError::NotNext(BatchFault::Offset { found: header.base_offset, expected: end });
+        if gap > GAP_OFFSETS_MAX || ends_nowhere {
+            return Err(not_next);
+        }
+        let epoch = if before.0 < 0 { header.leader_epoch } else { before };
+        // Memory for it: replication of compacted logs alone comes here, once for each gap.
+        let mut empty = Vec::new();
+        fill_gap(end, header.base_offset, epoch, &mut empty).map_err(|_| not_next)?;
+        self.follow(&empty, now, false)?;
+        Ok(())
     }
 
     fn check_open(&self, state: &State, bytes: usize) -> Result<(), AppendError> {

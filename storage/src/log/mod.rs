@@ -59,7 +59,7 @@ mod write_back;
 pub use append::{Appended, LeaderBatch};
 pub use cold::ColdRead;
 pub use cold_range::ColdRange;
-pub use compaction::{Compacted, CompactionError, CompactionRules, Pace};
+pub use compaction::{Compacted, CompactionError, CompactionRules, Pace, TRANSACTIONS_MAX_DEFAULT};
 pub use config::{CommitLogUse, LogConfig, StorageOptions};
 pub use counters::StorageCounters;
 pub use env::StorageEnv;

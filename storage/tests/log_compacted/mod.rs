@@ -17,7 +17,7 @@ use corelog_storage::log::{
 };
 use corelog_storage::producers::EndMarker;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,6 +41,12 @@ pub struct Model {
     pub deleting: Option<i64>,
     /// Retention that may have moved the log start, and to where at most.
     pub retaining: Option<i64>,
+    /// The time, for tombstones; and how long after they were written they may go. Without it they stay.
+    pub now: i64,
+    pub tombstones_go_after: Option<i64>,
+    written_at: BTreeMap<i64, i64>,
+    /// Where a reader found nothing: nothing may come back there.
+    gone: RefCell<BTreeSet<i64>>,
 }
 
 impl Model {
@@ -67,6 +73,7 @@ impl Model {
         assert_eq!(appended.base_offset, log.log_end() + -(count as i64));
         for (n, record) in written.into_iter().enumerate() {
             self.records.insert(appended.base_offset.0 + n as i64, record);
+            self.written_at.insert(appended.base_offset.0 + n as i64, self.now);
         }
         self.sequence += count as i32;
         true
@@ -78,6 +85,7 @@ impl Model {
 
     pub fn cut(&mut self, end: i64) {
         self.records.split_off(&end);
+        self.gone.borrow_mut().split_off(&end);
         self.acked = self.acked.min(end);
         self.stable = self.stable.min(end);
         self.log_start = self.log_start.min(end);
@@ -133,10 +141,26 @@ impl Model {
         let seen = self.check_read(found)?;
         let there: BTreeMap<i64, ()> = seen.iter().map(|(offset, ..)| (*offset, ())).collect();
         for (key, offset) in self.newest() {
-            if offset >= start && !there.contains_key(&offset) {
+            if offset < start || there.contains_key(&offset) {
+                continue;
+            }
+            let is_tombstone = self.records[&offset].1.is_none();
+            let may_go = self.tombstones_go_after.is_some_and(|after| self.written_at[&offset] + after <= self.now);
+            if !is_tombstone || !may_go {
                 return Err(format!("the newest record of key {key}, {offset}, is not there"));
             }
+            if let Some((older, ..)) = seen.iter().find(|(_, k, _)| *k == key) {
+                return Err(format!("the tombstone {offset} of key {key} is gone, and {older} is there"));
+            }
         }
+        let mut gone = self.gone.borrow_mut();
+        if let Some(back) = there.keys().find(|offset| gone.contains(offset)) {
+            return Err(format!("record {back} was gone, and is back"));
+        }
+        let last = seen.last().map_or(start, |(offset, ..)| *offset);
+        let missing = self.records.range(start..last.max(start)).filter(|(offset, _)| !there.contains_key(offset));
+        gone.extend(missing.map(|(offset, _)| *offset));
+        drop(gone);
         let clean_to = log.clean_to().unwrap_or(Offset::ZERO).0.max(start);
         // An exchange of the round under way may have taken records out behind that, but never one that is not stable.
         for (offset, _) in self.records.range(clean_to.max(self.stable)..) {

@@ -31,6 +31,9 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
+/// See [`CompactionRules::transactions_max`]: 24 MiB of them.
+pub const TRANSACTIONS_MAX_DEFAULT: usize = 1 << 20;
+
 /// What a round goes by. The names of Kafka's properties are in the comments.
 #[derive(Clone, Copy, Debug)]
 pub struct CompactionRules {
@@ -46,6 +49,9 @@ pub struct CompactionRules {
     pub load_factor: f64,
     /// Most bytes that a batch may decompress to.
     pub decompressed_bytes_max: u64,
+    /// Most transactions, aborted or undecided, that a round keeps in memory. It ends before the segment in which there
+    /// are more.
+    pub transactions_max: usize,
     /// Bytes that are worked on before others get their turn.
     pub slice_bytes: usize,
 }
@@ -59,6 +65,7 @@ impl Default for CompactionRules {
             map_bytes_max: 128 << 20,
             load_factor: 0.9,
             decompressed_bytes_max: crate::batch::validate::DECOMPRESSED_BYTES_MAX_DEFAULT,
+            transactions_max: TRANSACTIONS_MAX_DEFAULT,
             slice_bytes: 64 << 10,
         }
     }
@@ -149,6 +156,14 @@ pub enum CompactionError {
         /// What is wrong with it.
         error: RewriteError,
     },
+    /// A round can't get past this segment: there would be more transactions than it keeps in memory.
+    #[error("more than {max} transactions, aborted or undecided, up to segment {segment}")]
+    TooManyTransactions {
+        /// Base offset of the segment.
+        segment: Offset,
+        /// How many may be kept.
+        max: usize,
+    },
     /// The log is out of service: the exchange of segments failed half-way.
     #[error("fenced: {0}")]
     Fenced(FenceReason),
@@ -160,7 +175,11 @@ impl CompactionError {
     pub const fn is_lasting(&self) -> bool {
         match self {
             Self::Interrupted | Self::Shortage { .. } => false,
-            Self::Io { .. } | Self::Damaged { .. } | Self::Records { .. } | Self::Fenced(_) => true,
+            Self::Io { .. }
+            | Self::Damaged { .. }
+            | Self::Records { .. }
+            | Self::TooManyTransactions { .. }
+            | Self::Fenced(_) => true,
         }
     }
 }

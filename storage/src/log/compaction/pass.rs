@@ -4,7 +4,8 @@
 //! touches: the log's files and state (`swap` does).
 //!
 //! There is no index of aborted transactions yet. So a round that meets one batch of a transaction begins anew, with a
-//! look at all markers first; and it ends before the first transaction whose marker lies behind it.
+//! look at all markers first; and it ends before the first transaction whose marker lies behind it, or before there are
+//! more of them than it keeps in memory.
 
 use super::source::Source;
 use super::swap::swap;
@@ -86,7 +87,7 @@ impl Work<'_> {
             Ok(done) => Ok(done),
             Err(Stop::Error(error)) => Err(error),
             Err(Stop::MetTransactions) => {
-                let end = self.look_for_transactions(&before(candidate.end), candidate.end).await?;
+                let end = self.look_for_transactions(&before(candidate.end), candidate).await?;
                 match self.run(&before(end), candidate.first_dirty, end, secret).await {
                     Ok(done) => Ok(done),
                     Err(Stop::Error(error)) => Err(error),
@@ -348,16 +349,23 @@ impl Work<'_> {
     async fn look_for_transactions(
         &mut self,
         segments: &[SegmentFacts],
-        end: Offset,
+        candidate: &Candidate,
     ) -> Result<Offset, CompactionError> {
+        let max = self.rules.transactions_max;
+        // The segment in which there were too many.
+        let mut too_many = None;
         let mut aborted = Vec::new();
         let mut open: BTreeMap<ProducerId, Offset> = BTreeMap::new();
         let mut scratch = DecompressScratch::new();
-        for segment in segments {
+        'segments: for segment in segments {
             let source = Source::open(self.log, segment.base, segment.bytes).await?;
             let mut batches = source.batches(self.log, self.holes_below);
             while let Some(batch) = batches.next().await? {
                 self.pay(batch.bytes.len()).await?;
+                if aborted.len() + open.len() > max {
+                    too_many = Some(segment.base);
+                    break 'segments;
+                }
                 let header = batch.header;
                 if header.attributes.is_control() {
                     let control = Control::read(&batch, &mut scratch)
@@ -378,7 +386,13 @@ impl Work<'_> {
         self.aborted = Some(aborted);
         let undecided = open.values().min().copied();
         let last = undecided.and_then(|first| segments.iter().rev().find(|segment| segment.base <= first));
-        Ok(last.map_or(end, |segment| segment.base))
+        let ends = [Some(candidate.end), too_many, last.map(|segment| segment.base)];
+        let end = ends.into_iter().flatten().min().unwrap_or(candidate.end);
+        match too_many {
+            // No later round would come further.
+            Some(segment) if end <= candidate.first_dirty => Err(CompactionError::TooManyTransactions { segment, max }),
+            Some(_) | None => Ok(end),
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use std::io;
 /// Bytes of one write.
 const WRITE_BYTES: usize = 512 << 10;
 const _: () = assert!((WRITE_BYTES as u64).is_multiple_of(BLOCK_BYTES));
+/// Bytes between two syncs: what a sync finds unwritten holds up everybody's durable writes for as long as it takes.
+const SYNC_BYTES: u64 = 4 << 20;
 
 /// A cleaned segment under construction.
 pub(super) struct Target<'a> {
@@ -31,6 +33,8 @@ pub(super) struct Target<'a> {
     noted: usize,
     /// Bytes in the file: whole blocks.
     written: u64,
+    /// Bytes of them that no sync has covered.
+    unsynced: u64,
     first_timestamp: Option<Timestamp>,
     largest_timestamp: Timestamp,
 }
@@ -60,6 +64,7 @@ impl<'a> Target<'a> {
             out: Vec::new(),
             noted: 0,
             written: 0,
+            unsynced: 0,
             first_timestamp: None,
             largest_timestamp: Timestamp::NONE,
         })
@@ -83,6 +88,10 @@ impl<'a> Target<'a> {
         let before = self.written;
         while self.out.len() >= WRITE_BYTES {
             self.write(WRITE_BYTES).await.map_err(failed("write a cleaned segment"))?;
+            if self.unsynced >= SYNC_BYTES {
+                self.file.fdatasync().await.map_err(failed("sync a cleaned segment"))?;
+                self.unsynced = 0;
+            }
         }
         Ok(self.written - before)
     }
@@ -104,6 +113,7 @@ impl<'a> Target<'a> {
         self.out.drain(..bytes);
         self.noted -= bytes;
         self.written += bytes as u64;
+        self.unsynced += bytes as u64;
         Ok(())
     }
 
