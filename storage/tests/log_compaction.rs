@@ -8,6 +8,7 @@ mod log_model;
 use corelog_reactor::Reactor;
 use corelog_reactor::sim::{DiskOpKind, SimWorld};
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, Batches, Records, TargetCodec};
+use corelog_storage::compact::GroupLimits;
 use corelog_storage::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use corelog_storage::log::{
     AppendError, CommitLogUse, CompactionError, CompactionRules, Damage, FenceReason, LeaderBatch, Log, LogConfig,
@@ -278,13 +279,13 @@ fn aborted_records_go_and_delete_nothing_and_a_round_ends_before_what_is_undecid
             builder.append(Timestamp(TIME), Some(&key), Some(&[1; 3_000]), &[]);
             append(log, &builder.build().unwrap()).unwrap();
         };
-        let committed = transactional(&log, 1, b"committed");
+        let committed = transactional(&log, 1, 0, b"committed");
         marker(&log, 1, false);
         filler(&log);
-        let aborted = transactional(&log, 2, b"aborted");
+        let aborted = transactional(&log, 2, 0, b"aborted");
         marker(&log, 2, true);
         (0..4).for_each(|_| filler(&log));
-        let open = transactional(&log, 3, b"undecided");
+        let open = transactional(&log, 3, 0, b"undecided");
         (0..4).for_each(|_| filler(&log));
         commit_all(&log).await;
         own.sleep(Duration::from_millis(100)).await;
@@ -437,12 +438,16 @@ fn a_round_ends_before_it_keeps_more_transactions_than_it_may_and_the_next_ones_
     run(&world, &reactor, async move {
         let (_data, _env, log) = open(own.clone(), config(4 << 10), options(&mut Dice(12))).await;
         lead(&log).await;
-        let committed = transactional(&log, 1, b"committed");
+        let committed = transactional(&log, 1, 0, b"committed");
         marker(&log, 1, false);
-        for producer in 2..402 {
-            transactional(&log, producer, b"aborted");
-            marker(&log, producer, true);
-        }
+        let abort = |of: std::ops::Range<i32>| {
+            for n in of {
+                let producer = i64::from(2 + n % 3);
+                transactional(&log, producer, n / 3, b"aborted");
+                marker(&log, producer, true);
+            }
+        };
+        abort(0..400);
         commit_all(&log).await;
         own.sleep(Duration::from_millis(100)).await;
         let few = CompactionRules { transactions_max: 60, ..rules() };
@@ -460,10 +465,7 @@ fn a_round_ends_before_it_keeps_more_transactions_than_it_may_and_the_next_ones_
         let found: Vec<Offset> = shared(&all).into_iter().filter(|offset| *offset < clean_to).collect();
         assert_eq!(found, [committed], "the aborted ones are gone up to {clean_to}");
         // More than a round may keep in one segment: it says so, and not again and again.
-        for producer in 402..802 {
-            transactional(&log, producer, b"aborted");
-            marker(&log, producer, true);
-        }
+        abort(400..800);
         commit_all(&log).await;
         own.sleep(Duration::from_millis(100)).await;
         let none = CompactionRules { transactions_max: 5, ..rules() };
@@ -471,6 +473,40 @@ fn a_round_ends_before_it_keeps_more_transactions_than_it_may_and_the_next_ones_
         assert!(matches!(error, CompactionError::TooManyTransactions { max: 5, .. }) && error.is_lasting(), "{error}");
         assert_eq!(log.fenced(), None);
         assert_eq!(log.clean_to(), Some(clean_to));
+    });
+}
+
+#[test]
+fn a_segment_that_two_readers_opened_at_once_is_read_as_it_is_after_it_was_compacted() {
+    let world = SimWorld::new(14);
+    let node = world.add_node();
+    let model: Rc<RefCell<Model>> = Rc::default();
+    let reactor = reactor_of(&world, node);
+    let own = (reactor.clone(), model.clone());
+    run(&world, &reactor, async move {
+        let (reactor, model) = own;
+        let mut dice = Dice(14);
+        let (_data, _env, log) = open(reactor.clone(), config(8 << 10), options(&mut dice)).await;
+        lead(&log).await;
+        fill(&reactor, &log, &model, &mut dice, 6, 40).await;
+        let read = Rc::new(Cell::new(0));
+        for _ in 0..2 {
+            let (log, read) = (log.clone(), read.clone());
+            let task = async move {
+                drop(read_all(&log, Offset(0), 3_000).await);
+                read.set(read.get() + 1);
+            };
+            reactor.spawn(task).expect("a task");
+        }
+        while read.get() < 2 {
+            reactor.sleep(Duration::from_millis(1)).await;
+        }
+        compact(&log, &CompactionRules { limits: GroupLimits { bytes: 1, index_bytes: 1 << 20 }, ..rules() })
+            .await
+            .unwrap()
+            .expect("a round");
+        let all = read_all(&log, Offset(0), 3_000).await;
+        model.borrow_mut().check(&log, &all).unwrap();
     });
 }
 
@@ -520,9 +556,9 @@ fn log_bytes(bytes: &[u8], offset: Offset) -> usize {
 }
 
 /// A batch of a transaction, with one record of the key "shared". Its offset.
-fn transactional(log: &Log, producer: i64, value: &[u8]) -> Offset {
+fn transactional(log: &Log, producer: i64, sequence: i32, value: &[u8]) -> Offset {
     let builder = BatchBuilder::new(TargetCodec::None).transactional();
-    let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence(0));
+    let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence(sequence));
     builder.append(Timestamp(TIME), Some(b"shared"), Some(value), &[]);
     append(log, &builder.build().unwrap()).unwrap().base_offset
 }

@@ -142,6 +142,12 @@ impl ColdSegments {
 
     fn insert(&self, segment: Rc<ColdSegment>) {
         let mut open = self.open.borrow_mut();
+        let is_open = open.iter().any(|s| s.log == segment.log && s.base == segment.base);
+        assert!(
+            !is_open,
+            "segment {} of log {} is open already: one of the two would outlive it",
+            segment.base, segment.log
+        );
         if open.len() >= self.max {
             open.pop_front();
         }
@@ -312,6 +318,10 @@ impl Log {
         if swaps.is_none() || self.exchanges(base) != swaps {
             // The one file may be the old segment's and the other the new one's.
             return Err(io(io::ErrorKind::WouldBlock.into()));
+        }
+        if let Some(segment) = inner.env.cold().find(inner.number, base) {
+            // Another reader has opened it meanwhile. A second one would stay when the first is taken out.
+            return Ok(segment);
         }
         let (shared, places) = (RefCell::default(), Places::default());
         let segment = Rc::new(ColdSegment { log: inner.number, base, file, index, shared, places, swaps });
