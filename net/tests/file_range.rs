@@ -1,6 +1,9 @@
 //! Replies with bytes of files in them, on a real ring and in the simulation.
 //! Never touches: what a frame says.
 
+#[path = "../reactor/tests/sending_files/mod.rs"]
+mod sending_files;
+
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +15,8 @@ use bytes::Bytes;
 use corelog_net::conn::{Connection, FileRange, Item, Reply, Sent};
 use corelog_reactor::ring::{RingConfig, RingDriver};
 use corelog_reactor::sim::{DiskFault, DiskOpKind, NetBehaviour, SimWorld};
-use corelog_reactor::{ListenHow, Reactor, ReactorLimits, SharedFile, Stream};
+use corelog_reactor::{Reactor, ReactorLimits, SharedFile, Stream};
+use sending_files::{content, folder, receive, slow_pair};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -22,21 +26,9 @@ fn ring(pipes_max: usize) -> Reactor {
     Reactor::new(Box::new(driver), limits)
 }
 
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-fn content(bytes: usize) -> Vec<u8> {
-    (0..bytes as u64).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 13) as u8).collect()
-}
-
-/// A client and the server's end of its connection, which buffer little.
 async fn pair(reactor: &Reactor) -> (Stream, Rc<Connection<Bytes>>) {
-    let small = ListenHow { backlog: 8, send_buffer_bytes: Some(64 << 10), receive_buffer_bytes: Some(64 << 10) };
-    let listener = reactor.listen_with("127.0.0.1:0".parse().unwrap(), small).unwrap();
-    let client = reactor.connect(listener.local_addr()).await.unwrap();
-    let (conn, from) = listener.accept().await.unwrap();
-    (client, Connection::new(reactor.adopt(conn), from, 128))
+    let (client, server, from) = slow_pair(reactor).await;
+    (client, Connection::new(server, from, 128))
 }
 
 type Ended = Rc<RefCell<Option<(io::Result<()>, Sent)>>>;
@@ -60,22 +52,6 @@ fn start(reactor: &Reactor, connection: &Rc<Connection<Bytes>>) -> Ended {
         })
         .unwrap();
     ended
-}
-
-/// Reads to the end of the stream, at most `bytes`.
-async fn receive(stream: &Stream, bytes: usize) -> Vec<u8> {
-    let (mut all, mut buf) = (Vec::new(), vec![0; 64 << 10]);
-    while all.len() < bytes {
-        let room = buf.len().min(bytes - all.len());
-        match stream.try_recv(&mut buf[..room]) {
-            Ok(0) => break,
-            Ok(count) => all.extend_from_slice(&buf[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.readable().await.unwrap(),
-            // What was sent before a connection was given up may be lost with it.
-            Err(_) => break,
-        }
-    }
-    all
 }
 
 /// Replies of memory and parts of a file of `bytes`, and what they say.

@@ -23,14 +23,12 @@ use corelog_storage::disk::checkpoint::{CheckpointEntry, CheckpointSet};
 use corelog_storage::disk::datadir::CHECKPOINT_FILE;
 use corelog_storage::disk::meta::{PARTITION_METADATA, PartitionMetadata};
 use corelog_storage::ids::{Offset, PartitionIndex};
-use corelog_storage::log::LogName;
+use corelog_storage::log::{LogName, SEGMENT_SUFFIXES};
 
 use super::holes::close_segments;
 use super::plan::CarriedLog;
 
 const SUFFIX: &str = ".importing";
-/// Suffixes of a log's files that go along.
-const SUFFIXES: [&str; 5] = [".log", ".index", ".timeindex", ".txnindex", ".snapshot"];
 /// The one that has no number.
 pub const EPOCHS: &str = "leader-epoch-checkpoint";
 
@@ -149,7 +147,7 @@ pub fn carried_files(folder: &Path) -> io::Result<BTreeMap<String, u64>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let Some(file) = entry.file_name().to_str().map(str::to_owned) else { continue };
-        if file == EPOCHS || SUFFIXES.iter().any(|suffix| file.ends_with(suffix)) {
+        if file == EPOCHS || SEGMENT_SUFFIXES.iter().any(|suffix| file.ends_with(suffix)) {
             files.insert(file, entry.metadata()?.len());
         }
     }

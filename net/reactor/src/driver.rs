@@ -227,6 +227,10 @@ pub trait Driver {
     fn list_dir(&mut self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Length of an open file.
     fn file_len(&mut self, handle: Handle) -> io::Result<u64>;
+    /// When what is in a file was last changed; `None`: no such times are kept.
+    fn changed_at(&mut self, _path: &Path) -> io::Result<Option<UnixMillis>> {
+        Ok(None)
+    }
     /// Closes, behind everything submitted so far: for when no op slot is free.
     fn close_now(&mut self, handle: Handle);
     /// Prepares an open file for many operations, until it is closed; see [`crate::File::keep_at_hand`]. False: it goes

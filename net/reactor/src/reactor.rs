@@ -437,6 +437,14 @@ impl Reactor {
         self.0.driver.borrow_mut().list_dir(path)
     }
 
+    /// When what is in a file was last changed; `None` in the simulation, which keeps no such times.
+    ///
+    /// # Errors
+    /// As the system gives them.
+    pub fn changed_at(&self, path: &Path) -> io::Result<Option<UnixMillis>> {
+        self.0.driver.borrow_mut().changed_at(path)
+    }
+
     /// Closes without waiting.
     pub(crate) fn close(&self, handle: Handle) {
         if self.begin_detached(None, Op::Close { handle }, None).is_none() {

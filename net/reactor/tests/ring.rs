@@ -70,6 +70,17 @@ fn a_durable_direct_write_reads_back() {
 }
 
 #[test]
+fn a_file_says_when_it_was_last_changed_and_a_missing_one_is_an_error() {
+    let dir = disk_folder();
+    let reactor = reactor();
+    let path = dir.path().join("f");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + Duration::from_millis(1_234_567)).unwrap();
+    assert_eq!(reactor.changed_at(&path).unwrap().map(|at| at.0), Some(1_234_567));
+    assert_eq!(reactor.changed_at(&dir.path().join("g")).unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
 fn folders_and_files_are_made_renamed_listed_and_removed() {
     let dir = disk_folder();
     let reactor = reactor();

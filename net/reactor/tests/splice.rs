@@ -1,11 +1,14 @@
 //! Bytes of files through pipes into sockets, on a real ring.
 
+mod sending_files;
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use corelog_reactor::ring::{RingConfig, RingDriver};
-use corelog_reactor::{Advice, ListenHow, Pipe, Reactor, ReactorLimits, SharedFile, Stream};
+use corelog_reactor::{Advice, Pipe, Reactor, ReactorLimits, SharedFile, Stream};
+use sending_files::{content, folder, receive, slow_pair};
 
 fn reactor_with(limits: ReactorLimits) -> Reactor {
     Reactor::new(Box::new(RingDriver::new(RingConfig::default()).unwrap()), limits)
@@ -15,17 +18,9 @@ fn reactor() -> Reactor {
     reactor_with(ReactorLimits::default())
 }
 
-/// A client and the server's end of its connection; they buffer little, so that a client that doesn't read is noticed.
 async fn pair(reactor: &Reactor) -> (Stream, Stream) {
-    let small = ListenHow { backlog: 8, send_buffer_bytes: Some(64 << 10), receive_buffer_bytes: Some(64 << 10) };
-    let listener = reactor.listen_with("127.0.0.1:0".parse().unwrap(), small).unwrap();
-    let client = reactor.connect(listener.local_addr()).await.unwrap();
-    let (conn, _) = listener.accept().await.unwrap();
-    (client, reactor.adopt(conn))
-}
-
-fn content(bytes: usize) -> Vec<u8> {
-    (0..bytes as u64).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 13) as u8).collect()
+    let (client, server, _) = slow_pair(reactor).await;
+    (client, server)
 }
 
 async fn file(reactor: &Reactor, folder: &Path, bytes: &[u8]) -> SharedFile {
@@ -64,24 +59,6 @@ async fn send(
         }
     }
     Ok(None)
-}
-
-async fn receive(stream: &Stream, bytes: usize) -> Vec<u8> {
-    let (mut all, mut buf) = (Vec::new(), vec![0; 64 << 10]);
-    while all.len() < bytes {
-        let room = buf.len().min(bytes - all.len());
-        match stream.try_recv(&mut buf[..room]) {
-            Ok(0) => break,
-            Ok(count) => all.extend_from_slice(&buf[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.readable().await.unwrap(),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    all
-}
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 const LONG: Duration = Duration::from_secs(60);

@@ -53,8 +53,14 @@ impl Log {
         let changing = self.stop_others().await;
         self.drain().await?;
         let result = self.trim(&changing).await;
-        result.map_err(failed("close the log"))?;
-        self.0.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))
+        let point = result.map_err(failed("close the log"))?;
+        self.0.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
+        if let Some(point) = point {
+            // The checkpoint no longer asks for the one before.
+            let inner = (point.offset > point.segment_base).then_some(point.offset);
+            self.replace_inner_snapshot(inner).await.map_err(failed("remove a producer snapshot"))?;
+        }
+        Ok(())
     }
 
     /// Waits for whatever is under way to end, and keeps anything else from starting.
@@ -72,8 +78,9 @@ impl Log {
         changing
     }
 
-    /// Seals what is left to seal; the active segment is trimmed and indexed as if it were sealed.
-    async fn trim(&self, _changing: &Changing<'_>) -> io::Result<()> {
+    /// Seals what is left to seal; the active segment is trimmed and indexed as if it were sealed. The recovery point of a
+    /// snapshot that was written for it.
+    async fn trim(&self, _changing: &Changing<'_>) -> io::Result<Option<RecoveryPoint>> {
         let inner = &*self.0;
         loop {
             let next = {
@@ -92,7 +99,7 @@ impl Log {
             let point = RecoveryPoint { offset: state.log_end, segment_base: active.base, position: bytes };
             // What the recovery point vouches for, as an earlier stop left it, is indexed and in a snapshot: of thousands
             // of idle logs nothing is written, and nothing for the next start to read.
-            let is_left_so = bytes == 0 || active.room == bytes;
+            let is_left_so = bytes == 0 || active.room == bytes && !active.is_index_lost;
             let is_said = is_left_so && state.checkpoint.recovery == point && state.are_epochs_written;
             (point, active.file.clone(), active.room, is_said)
         };
@@ -101,7 +108,7 @@ impl Log {
                 file.truncate(point.position).await?;
                 file.fsync().await?;
             }
-            return Ok(());
+            return Ok(None);
         }
         let (base, bytes, end) = (point.segment_base, point.position, point.offset);
         let (index, snapshot) = {
@@ -122,6 +129,6 @@ impl Log {
         if file.is_some() {
             self.move_recovery_point(point);
         }
-        Ok(())
+        Ok(Some(point))
     }
 }

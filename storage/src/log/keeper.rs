@@ -206,11 +206,13 @@ impl Log {
     }
 
     /// Within a segment only the newest snapshot is of use; those at segment bounds stay, for truncations.
-    async fn replace_inner_snapshot(&self, newest: Option<Offset>) -> io::Result<()> {
+    pub(super) async fn replace_inner_snapshot(&self, newest: Option<Offset>) -> io::Result<()> {
         let inner = &*self.0;
         let before = {
             let mut state = inner.state.borrow_mut();
-            std::mem::replace(&mut state.inner_snapshot, newest)
+            let before = std::mem::replace(&mut state.inner_snapshot, newest);
+            // Where a segment was rolled in the meantime, it is one of those at bounds.
+            before.filter(|at| state.segment(*at).is_none())
         };
         match before.filter(|before| Some(*before) != newest) {
             Some(at) => {

@@ -65,7 +65,7 @@ pub use counters::StorageCounters;
 pub use env::StorageEnv;
 pub use error::{AppendError, ChangeError, CommitError, Damage, FenceReason, OpenError, ReadError};
 pub use lookup::LookupError;
-pub use names::LogName;
+pub use names::{LogName, SEGMENT_SUFFIXES};
 pub use read::{ColdPlan, HotRead, ReadOutcome};
 pub use retention::{Deleted, Retained};
 pub use scan_file::SCAN_BYTES_MAX;

@@ -83,6 +83,8 @@ pub(super) const TXN_INDEX: &str = ".txnindex";
 pub(super) const DELETED: &str = ".deleted";
 /// Suffix of a producer snapshot.
 pub(super) const SNAPSHOT: &str = ".snapshot";
+/// What a segment may have, its records first: an index without records is nothing, records without an index are read whole.
+pub const SEGMENT_SUFFIXES: [&str; 5] = [LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT];
 /// Behind the suffix: of a cleaned segment that is being written.
 pub(super) const CLEANED: &str = ".cleaned";
 /// Behind the suffix: of one that is to take the place of others.

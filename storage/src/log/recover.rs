@@ -162,6 +162,12 @@ pub(super) async fn recover(
     };
     let first = bases.first().copied().unwrap_or(entry.log_start);
     let snapshot_at = recovery.load_snapshot(&snapshots, first).await?;
+    // As Kafka's start does it: those at segments' bases stay, for truncations, and the one that counts.
+    let strays: Vec<Offset> = snapshots
+        .iter()
+        .copied()
+        .filter(|at| Some(*at) != snapshot_at && bases.binary_search(at).is_err() && !below_start.contains(at))
+        .collect();
     let mut found = if missing.is_some() && bases.is_empty() {
         Found::nothing(first, now)
     } else {
@@ -174,7 +180,7 @@ pub(super) async fn recover(
     // The file may have been written before the log start moved.
     recovery.epochs.truncate_from_start(entry.log_start);
     if found.rot.is_none() {
-        recovery.repair(&mut found, &snapshots, &mut entry).await?;
+        recovery.repair(&mut found, &strays, &mut entry).await?;
         env.settle(&name.key());
     }
     Ok(Recovered {
@@ -325,6 +331,7 @@ impl Recovery<'_> {
             boundary: scanned.position,
             index: Some(scanned.index),
             first_timestamp: scanned.first_timestamp,
+            is_index_lost: scanned.is_index_lost,
             snapshot: Some(self.producers.snapshot()),
             ..Segment::new(base, self.now)
         }
@@ -380,7 +387,7 @@ impl Recovery<'_> {
     async fn repair(
         &mut self,
         found: &mut Found,
-        snapshots: &[Offset],
+        stray_snapshots: &[Offset],
         entry: &mut CheckpointEntry,
     ) -> Result<(), OpenError> {
         let reactor = self.env.reactor();
@@ -414,12 +421,12 @@ impl Recovery<'_> {
                 file.fsync().await.map_err(failed(&path, "sync a segment"))?;
             }
         }
-        for at in snapshots.iter().filter(|at| **at > found.log_end) {
+        for at in stray_snapshots {
             unlink_if_there(reactor, &self.path(*at, SNAPSHOT))
                 .await
                 .map_err(failed(self.folder, "remove a producer snapshot"))?;
         }
-        if !self.is_settled(found, snapshots, entry) {
+        if !self.is_settled(found, stray_snapshots, entry) {
             reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
         }
         // An epoch that starts right at the end stays: it may have had records, below the log start by now.
@@ -437,11 +444,11 @@ impl Recovery<'_> {
 
     /// Whether the folder's entries are durable without a sync of this start's: nothing was repaired, and there is no file but
     /// those that the recovery point, or the log's creation, has vouched for. So of thousands of idle logs none is synced.
-    fn is_settled(&self, found: &Found, snapshots: &[Offset], entry: &CheckpointEntry) -> bool {
+    fn is_settled(&self, found: &Found, stray_snapshots: &[Offset], entry: &CheckpointEntry) -> bool {
         let is_untouched = found.garbage_end.is_none()
             && entry.truncate_to.is_none()
             && found.older.iter().all(|segment| segment.phase == Phase::Sealed)
-            && snapshots.iter().all(|at| *at <= found.log_end);
+            && stray_snapshots.iter().all(|at| *at <= found.log_end);
         // The log's first segment has its entry from the log's creation.
         let is_first = self.is_known && found.active.base == Offset::ZERO;
         let is_below = found.active.bytes() > 0 && !found.is_unsynced;

@@ -35,6 +35,8 @@ pub(super) struct Scanned {
     pub(super) stop: Option<ScanStop>,
     /// It was written to, from the commit log.
     pub(super) is_mended: bool,
+    /// What its index files should say was read from the batches: they are missing or damaged.
+    pub(super) is_index_lost: bool,
 }
 
 impl Recovery<'_> {
@@ -58,7 +60,9 @@ impl Recovery<'_> {
         .with_holes_below(self.holes_below);
         // An index that doesn't know the latest of them would hide them from a search by time.
         let mut are_times_known = true;
-        let each = |batch: ScannedBatch<'_>| are_times_known &= batch.header.max_timestamp <= largest;
+        let each = |batch: ScannedBatch<'_>| {
+            are_times_known &= batch.header.record_count == 0 || batch.header.max_timestamp <= largest;
+        };
         let stop =
             scan_file(self.env.reactor(), &file, &mut scanner, bytes, each).await.map_err(failed(&path, "read it"))?;
         self.newest_epoch = self.newest_epoch.max(scanner.epoch());
@@ -92,8 +96,15 @@ impl Recovery<'_> {
         let file = self.open(&path, OpenHow::write()).await?;
         let file_bytes = file.len().map_err(failed(&path, "ask for its length"))?;
         let known = self.recovery.offset.min(self.replay_from);
+        let mut is_index_lost = false;
         let loaded = if may_resume && known > base && !self.are_epochs_missing {
-            load_index(self.env, self.folder, base, file_bytes).await.map_err(failed(&path, "read its indexes"))?.ok()
+            let loaded = load_index(self.env, self.folder, base, file_bytes).await;
+            let loaded = loaded.map_err(failed(&path, "read its indexes"))?;
+            if let Err(fault) = &loaded {
+                tracing::warn!(path = %path.display(), %fault, "the segment's indexes are read from its batches");
+                is_index_lost = true;
+            }
+            loaded.ok()
         } else {
             None
         };
@@ -107,8 +118,13 @@ impl Recovery<'_> {
             } else {
                 u64::from(loaded.offsets.floor_position(known)) + 1
             };
+            let has_entry = align_down(position)
+                .checked_sub(1)
+                .is_some_and(|before| loaded.offsets.floor_by_position(before).is_some());
             let resume =
                 resume_at(self.env.reactor(), &file, &mut loaded, position).await.map_err(failed(&path, "read it"))?;
+            // Its entry names no batch.
+            is_index_lost = has_entry && resume == 0;
             if resume > 0 {
                 // The epoch checkpoint has no checksum: only the batches themselves say what their epochs are.
                 scanner = Scanner::from_position(resume, LeaderEpoch::NONE, limit).with_holes_below(self.holes_below);
@@ -126,6 +142,7 @@ impl Recovery<'_> {
             epoch: LeaderEpoch::NONE,
             stop: None,
             is_mended: false,
+            is_index_lost,
         };
         self.read_from(base, scanner, &mut scanned).await?;
         Ok(scanned)

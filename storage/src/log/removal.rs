@@ -19,7 +19,7 @@
 
 use super::cold::{ColdSegment, Lent};
 use super::env::StorageEnv;
-use super::names::{DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_file_name, segment_path};
+use super::names::{DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, parse_file_name, segment_path};
 use super::state::{Phase, Status};
 use super::{Inner, Log};
 use crate::disk::files::{is_no_space, unlink_if_there};
@@ -36,9 +36,6 @@ use std::time::Duration;
 
 /// Pause before a segment is looked at again that somebody still reads.
 const READERS_PAUSE: Duration = Duration::from_millis(200);
-/// What a segment may have, its records first: an index without records is nothing, records without an index are read whole.
-const SUFFIXES: [&str; 5] = [LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT];
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Its files get other names.
@@ -167,7 +164,7 @@ pub(super) struct Leftovers {
 
 /// Looks for them among the files of a log whose first segment starts at `first`.
 pub(super) fn leftovers(entries: &[DirEntry], first: Offset, folder: &std::path::Path) -> Leftovers {
-    let base_of = |name: &str| SUFFIXES.iter().find_map(|suffix| parse_file_name(name, suffix));
+    let base_of = |name: &str| SEGMENT_SUFFIXES.iter().find_map(|suffix| parse_file_name(name, suffix));
     let mut deleted = Vec::new();
     let mut orphans = Vec::new();
     for name in entries.iter().filter_map(|entry| entry.name.to_str()) {
@@ -348,7 +345,7 @@ impl Log {
             }
         }
         let Some(_unlinking) = self.begin_unlinking() else { return Ok(()) };
-        for suffix in SUFFIXES {
+        for suffix in SEGMENT_SUFFIXES {
             for path in both(suffix) {
                 unlink_if_there(reactor, &path).await?;
             }

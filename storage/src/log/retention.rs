@@ -22,7 +22,6 @@ use super::roll::roll_jitter;
 use super::state::{Segment, State, Status};
 use crate::disk::files::is_shortage;
 use crate::ids::{Offset, Timestamp};
-use std::time::UNIX_EPOCH;
 
 /// Segments that went, and the bytes of their records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,12 +211,8 @@ impl Log {
     /// When the segment's file was last changed; the simulation has no such times.
     fn changed_at(&self, base: Offset) -> Timestamp {
         let inner = &*self.0;
-        let modified = || {
-            let about = std::fs::metadata(segment_path(&inner.folder, base, LOG)).ok()?;
-            let since = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-            i64::try_from(since.as_millis()).ok().map(Timestamp)
-        };
-        let on_disk = if inner.env.reactor().is_simulated() { None } else { modified() };
+        let changed = inner.env.reactor().changed_at(&segment_path(&inner.folder, base, LOG));
+        let on_disk = changed.ok().flatten().map(|ms| Timestamp(ms.0));
         let begun = || inner.state.borrow().segment(base).map(|s| s.created);
         on_disk.or_else(begun).unwrap_or(Timestamp(i64::MAX))
     }

@@ -98,6 +98,8 @@ pub(super) struct Segment {
     pub(super) ends: VecDeque<(u64, Offset)>,
     /// In memory while the segment is not sealed, or has a tail.
     pub(super) index: Option<SegmentIndex>,
+    /// Its index files were missing or damaged when it was opened, and are not written anew yet.
+    pub(super) is_index_lost: bool,
     /// Max timestamp of the first batch.
     pub(super) first_timestamp: Option<Timestamp>,
     /// When it became the active one, or was found by this start.
@@ -128,6 +130,7 @@ impl Segment {
             boundary: 0,
             ends: VecDeque::new(),
             index: Some(SegmentIndex::new(base)),
+            is_index_lost: false,
             first_timestamp: None,
             created: now,
             jitter_ms: 0,

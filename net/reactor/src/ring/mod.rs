@@ -382,6 +382,10 @@ impl Driver for RingDriver {
         sockets::file_len(handle)
     }
 
+    fn changed_at(&mut self, path: &Path) -> io::Result<Option<UnixMillis>> {
+        sockets::changed_at(path).map(Some)
+    }
+
     fn close_now(&mut self, handle: Handle) {
         self.leave_place(handle);
         // In the queue, not at once: entries there may name the descriptor, and would find whatever gets its number.

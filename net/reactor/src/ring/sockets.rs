@@ -1,16 +1,18 @@
 //! The system calls that never wait and so need no ring.
 //!
-//! Holds: socket set-up, non-blocking accept and receive, file lengths, folder listings, random bytes. Never touches:
+//! Holds: socket set-up, non-blocking accept and receive, file lengths and times, folder listings, random bytes. Never touches:
 //! the ring.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use crate::driver::DirEntry;
 use crate::ids::Handle;
 use crate::net::{Closer, ListenHow, RawConn, get_addr, put_addr};
+use crate::time::UnixMillis;
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -146,6 +148,14 @@ pub(super) fn list_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
         }
     }
     Ok(listed)
+}
+
+/// When what is in a file was last changed.
+pub(super) fn changed_at(path: &Path) -> io::Result<UnixMillis> {
+    let changed = std::fs::metadata(path)?.modified()?;
+    // Before 1970, or beyond all reckoning: not a time that anything is to go by.
+    let since = changed.duration_since(UNIX_EPOCH).ok().and_then(|since| i64::try_from(since.as_millis()).ok());
+    since.map(UnixMillis).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Random bytes from the kernel, fetched 256 at a time.
