@@ -8,6 +8,7 @@ use std::time::Duration;
 use corelog_net::wire::ErrorCode;
 
 use super::client::{Connection, Gone};
+use super::kept::Rules;
 use super::model::Topic;
 use super::random::Random;
 use super::reads::read_whole;
@@ -15,7 +16,9 @@ use super::requests::{self, Place};
 use super::work::{Work, is_present};
 
 /// Topics that stay once they are made.
-pub const STABLE: [&str; 2] = ["orders", "events"];
+pub const STABLE: [&str; 4] = ["orders", "events", "keyed", "kept"];
+/// Those of them that keep what they are given: their config is changed.
+const KEPT_WHOLE: [&str; 2] = ["orders", "events"];
 /// A topic that is deleted and made again.
 pub const CHURN: &str = "churn";
 /// The config that is changed.
@@ -35,10 +38,19 @@ pub async fn make_topics(work: &Rc<Work>, connection: &Connection, random: &mut 
 
 async fn make(work: &Rc<Work>, connection: &Connection, name: &str, random: &mut Random) -> Result<(), Gone> {
     let mut pick = |from: &[u64]| from[random.below(from.len() as u64) as usize].to_string();
-    let configs = [
+    let mut configs = vec![
         ("internal.segment.bytes", pick(&[24_000, 200_000, 4_000_000])),
         ("index.interval.bytes", pick(&[64, 512, 4_096])),
+        ("file.delete.delay.ms", pick(&[0, 5, 60_000])),
     ];
+    let takes_away = !KEPT_WHOLE.contains(&name) && (name != CHURN || random.chance(500));
+    let rules = if takes_away { Rules::random(random) } else { Rules::default() };
+    if !rules.keeps_all() {
+        // So that there are segments that may go.
+        configs[0].1 = ["3000", "8000", "24000"][random.below(3) as usize].to_owned();
+    }
+    configs.extend(rules.configs());
+    work.model.borrow_mut().rules.insert(name.to_owned(), rules);
     work.model.borrow_mut().segment_bytes.insert(name.to_owned(), configs[0].1.parse().expect("a number"));
     let partitions = 1 + random.below(3) as i32;
     work.model.borrow_mut().topics.insert(name.to_owned(), Topic::Unknown);
@@ -77,8 +89,8 @@ pub async fn administer(work: Rc<Work>, connection: Connection, random: Rc<RefCe
         match random.below(10) {
             0 | 1 if is_present(&work, CHURN) => delete(&work, &connection).await?,
             0..=2 if !is_open(&work, CHURN) => make(&work, &connection, CHURN, &mut random).await?,
-            3 => grow(&work, &connection, STABLE[random.below(2) as usize]).await?,
-            4 | 5 => configure(&work, &connection, STABLE[random.below(2) as usize], &mut random).await?,
+            3 => grow(&work, &connection, STABLE[random.below(4) as usize]).await?,
+            4 | 5 => configure(&work, &connection, KEPT_WHOLE[random.below(2) as usize], &mut random).await?,
             6 | 7 => delete_records(&work, &connection, &mut random).await?,
             _ => ask_offsets(&work, &connection, &mut random).await?,
         }
@@ -143,12 +155,21 @@ async fn delete_records(work: &Rc<Work>, connection: &Connection, random: &mut R
     let facts = work.facts(place.key);
     let span = (facts.visible - facts.log_start).max(0) as u64;
     let offset = facts.log_start + random.below(span + 1) as i64;
+    let rules = work.model.borrow().rules(place.key.0);
+    if rules.compacts && !rules.deletes {
+        let (error, _) = requests::delete_records(connection, &place, offset).await?;
+        if error != ErrorCode::PolicyViolation {
+            work.excuse("deleting records of a compacted topic", &place, error);
+        }
+        return Ok(());
+    }
     work.model.borrow_mut().partition(place.key).ask_deletion(offset);
     let (error, low_watermark) = requests::delete_records(connection, &place, offset).await?;
     if error == ErrorCode::None {
         assert!(low_watermark >= offset, "records of {place:?} deleted to {low_watermark}, asked {offset}");
+        let now = work.now();
         let mut model = work.model.borrow_mut();
-        model.partition(place.key).deleted(low_watermark);
+        model.partition(place.key).deleted(low_watermark, now);
         model.checked.deletions += 1;
     } else {
         work.excuse("deleting records", &place, error);
@@ -169,11 +190,12 @@ async fn ask_offsets(work: &Rc<Work>, connection: &Connection, random: &mut Rand
         work.excuse("the offsets", &place, error);
         return Ok(());
     }
+    let now = work.now();
     let mut model = work.model.borrow_mut();
     let partition = model.partition(place.key);
     match mark {
-        -1 => partition.ends(then, then.log_start, offset),
-        _ => partition.ends(then, offset, then.visible),
+        -1 => partition.ends(then, then.log_start, offset, now),
+        _ => partition.ends(then, offset, then.visible, now),
     }
     Ok(())
 }
@@ -184,6 +206,15 @@ async fn ask_times(work: &Rc<Work>, connection: &Connection, place: &Place, rand
     let pick = |number: u64| times.get(number as usize).copied();
     for known in (0..2).filter_map(|_| pick(random.below(times.len().max(1) as u64))).collect::<Vec<_>>() {
         let time = known + random.below(3) as i64 - 1;
+        let rules = work.model.borrow().rules(place.key.0);
+        if !rules.keeps_all() {
+            let (error, found) = requests::list_offset(connection, place, time).await?;
+            assert_eq!(error, ErrorCode::None, "the first record at {time} of {place:?}");
+            if rules.compacts {
+                work.model.borrow_mut().partition(place.key).check_first_at(time, found, work.now());
+            }
+            continue;
+        }
         let wanted = work.model.borrow_mut().partition(place.key).first_at(time);
         let found = requests::list_offset(connection, place, time).await?;
         assert_eq!(found, (ErrorCode::None, wanted.unwrap_or(-1)), "the first record at {time} of {place:?}");
@@ -231,11 +262,14 @@ pub async fn verify(
         let bytes_max = [1, 5_000, 1 << 20][random.below(3) as usize];
         let place = Place { topic, key };
         let end = read_whole(work, connection, &place, bytes_max).await?;
-        ask_epochs(work, connection, &place, end).await?;
+        let rules = work.model.borrow().rules(key.0);
+        if rules.keeps_all() {
+            ask_epochs(work, connection, &place, end).await?;
+        }
         ask_times(work, connection, &place, random).await?;
     }
     // Metadata can be changed, whatever happened before.
-    configure(work, connection, STABLE[random.below(2) as usize], random).await
+    configure(work, connection, KEPT_WHOLE[random.below(2) as usize], random).await
 }
 
 /// Asks where each leader epoch of a log ends, whose end is `end`.

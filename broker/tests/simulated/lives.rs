@@ -72,7 +72,7 @@ pub fn run(seed: u64, broken: Broken) -> Summary {
     run.broker.stop();
     trace.fold(&run.world.now().as_nanos().to_be_bytes());
     trace.fold(&run.world.disk(run.broker.node()).requests().to_be_bytes());
-    let checked = run.work.model.borrow().checked;
+    let checked = run.work.model.borrow().checked();
     Summary { trace: trace.value(), checked }
 }
 
@@ -213,8 +213,8 @@ impl Run {
             Trouble::BadDisk => {
                 let mut dice = Random::new(random.next_u64());
                 let (reads, writes) = (random.below(4), 1 + random.below(6));
-                let names = ["orders", "events", "churn", "log", "/"];
-                let name = names[random.below(5) as usize];
+                let names = ["orders", "events", "churn", "log", "/", "keyed", "kept", ".cleaned", ".swap"];
+                let name = names[random.below(9) as usize];
                 disk.set_fault(move |op| {
                     let per_mille = if op.kind.is_write() { writes } else { reads };
                     let hit = dice.chance(per_mille) && op.path.to_string_lossy().contains(name);
@@ -280,6 +280,9 @@ pub fn total(summaries: &[Summary]) -> Checked {
         all.cuts += checked.cuts;
         all.deletions += checked.deletions;
         all.topics += checked.topics;
+        all.compacted += checked.compacted;
+        all.tombstones += checked.tombstones;
+        all.retained += checked.retained;
     }
     all
 }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use corelog_net::wire::Uuid;
 use corelog_storage::batch::{BatchHeader, Batches};
 
+use super::kept::{Kept, Keyed, Rules};
+
 /// A partition of one incarnation of a topic.
 pub type Key = (Uuid, i32);
 
@@ -23,12 +25,16 @@ pub enum Origin {
 
 /// A batch that was sent, by its CRC: the broker changes nothing that it covers.
 #[derive(Clone, Debug)]
-struct Sent {
-    bytes: Vec<u8>,
+pub(super) struct Sent {
+    pub(super) bytes: Vec<u8>,
     records: i32,
     origin: Origin,
     /// It was lost in a power cut, and nobody sends it again.
-    is_lost: bool,
+    pub(super) is_lost: bool,
+    /// Its records, if its topic is compacted.
+    pub(super) keyed: Vec<Keyed>,
+    /// When it was sent first.
+    pub(super) at: i64,
 }
 
 impl Sent {
@@ -36,13 +42,18 @@ impl Sent {
     fn first_time(&self) -> i64 {
         BatchHeader::parse(&self.bytes).expect("a batch of ours").base_timestamp.0
     }
+
+    /// The time of each record is one more than that of the one before it.
+    pub(super) fn time_of(&self, nth: usize) -> i64 {
+        self.first_time() + nth as i64
+    }
 }
 
 /// A batch whose place is known.
 #[derive(Clone, Debug)]
-struct Placed {
-    crc: u32,
-    next: i64,
+pub(super) struct Placed {
+    pub(super) crc: u32,
+    pub(super) next: i64,
     /// Its leader epoch, once it was read.
     epoch: Option<i32>,
     /// Whether it was read since the last start.
@@ -51,13 +62,17 @@ struct Placed {
 
 #[derive(Default)]
 pub struct PartitionModel {
-    sent: BTreeMap<u32, Sent>,
-    placed: BTreeMap<i64, Placed>,
-    facts: Facts,
+    pub(super) rules: Rules,
+    pub(super) kept: Kept,
+    pub(super) sent: BTreeMap<u32, Sent>,
+    pub(super) placed: BTreeMap<i64, Placed>,
+    pub(super) facts: Facts,
     /// The largest offset that was asked to be deleted up to.
-    delete_asked: i64,
+    pub(super) delete_asked: i64,
     /// The leader epoch, once it was told.
     epoch: Option<i32>,
+    /// Moves of the log start that nobody asked for.
+    retained: u64,
 }
 
 /// What was certain about a partition at one moment.
@@ -93,6 +108,9 @@ pub struct Model {
     pub configs: BTreeMap<String, BTreeSet<String>>,
     /// The largest segment of a topic, and so its largest batch.
     pub segment_bytes: BTreeMap<String, usize>,
+    /// What a topic of this name takes away, as it was made last; and of each topic that was.
+    pub rules: BTreeMap<String, Rules>,
+    rules_of: BTreeMap<Uuid, Rules>,
     pub checked: Checked,
 }
 
@@ -107,11 +125,37 @@ pub struct Checked {
     pub cuts: u64,
     pub deletions: u64,
     pub topics: u64,
+    /// Records that compaction took, tombstones among them, and moves of a log start that nobody asked for.
+    pub compacted: u64,
+    pub tombstones: u64,
+    pub retained: u64,
 }
 
 impl Model {
     pub fn partition(&mut self, key: Key) -> &mut PartitionModel {
-        self.partitions.entry(key).or_default()
+        let rules = || self.rules_of.get(&key.0).cloned().unwrap_or_default();
+        self.partitions.entry(key).or_insert_with(|| PartitionModel { rules: rules(), ..PartitionModel::default() })
+    }
+
+    /// What this topic takes away.
+    pub fn rules(&self, id: Uuid) -> Rules {
+        self.rules_of.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// What was checked in all.
+    pub fn checked(&self) -> Checked {
+        let mut checked = self.checked;
+        for partition in self.partitions.values() {
+            checked.compacted += partition.kept.counts.0;
+            checked.tombstones += partition.kept.counts.1;
+            checked.retained += partition.retained;
+        }
+        checked
+    }
+
+    fn takes_rules(&mut self, name: &str, id: Uuid) {
+        let rules = self.rules.get(name).cloned().unwrap_or_default();
+        self.rules_of.insert(id, rules);
     }
 
     pub fn facts(&mut self, key: Key) -> Facts {
@@ -122,6 +166,7 @@ impl Model {
     pub fn created(&mut self, name: &str, id: Uuid, partitions: i32) {
         assert!(!id.is_zero(), "topic {name} has no id");
         assert!(self.ids.insert(id), "topic {name} has the id {id} of an earlier topic");
+        self.takes_rules(name, id);
         self.topics.insert(name.to_owned(), Topic::Present { id, partitions, growing: None });
         self.checked.topics += 1;
     }
@@ -165,6 +210,7 @@ impl Model {
             (Topic::Unknown, None) => drop(self.topics.insert(name.to_owned(), Topic::Absent)),
             (Topic::Unknown, Some((id, partitions))) => {
                 self.ids.insert(id);
+                self.takes_rules(name, id);
                 self.topics.insert(name.to_owned(), Topic::Present { id, partitions, growing: None });
             }
         }
@@ -174,8 +220,12 @@ impl Model {
     pub fn forget_what_was_lost(&mut self, sends_again: impl Fn(Key, u32) -> bool) {
         for (key, partition) in &mut self.partitions {
             let placed: BTreeSet<u32> = partition.placed.values().map(|placed| placed.crc).collect();
-            for (crc, sent) in &mut partition.sent {
-                sent.is_lost = !placed.contains(crc) && !sends_again(*key, *crc);
+            let unplaced: Vec<u32> = partition.sent.keys().filter(|crc| !placed.contains(crc)).copied().collect();
+            for crc in unplaced {
+                let is_lost = !sends_again(*key, crc) && !partition.accounts_for_a_key(crc);
+                if let Some(sent) = partition.sent.get_mut(&crc) {
+                    sent.is_lost = is_lost;
+                }
             }
         }
     }
@@ -183,9 +233,10 @@ impl Model {
 
 impl PartitionModel {
     /// A batch is on its way.
-    pub fn send(&mut self, bytes: &[u8], origin: Origin) -> u32 {
+    pub fn send(&mut self, bytes: &[u8], origin: Origin, at: i64) -> u32 {
         let header = BatchHeader::parse(bytes).expect("a batch of ours");
-        let sent = Sent { bytes: bytes.to_vec(), records: header.record_count, origin, is_lost: false };
+        let keyed = self.send_keyed(bytes, header.crc);
+        let sent = Sent { bytes: bytes.to_vec(), records: header.record_count, origin, is_lost: false, keyed, at };
         let before = self.sent.insert(header.crc, sent);
         assert!(before.is_none_or(|before| before.bytes == bytes), "two batches with the CRC {}", header.crc);
         header.crc
@@ -196,15 +247,16 @@ impl PartitionModel {
         self.delete_asked = self.delete_asked.max(offset);
     }
 
-    pub fn deleted(&mut self, low_watermark: i64) {
-        assert!(low_watermark <= self.delete_asked, "deleted to {low_watermark}, asked {}", self.delete_asked);
+    pub fn deleted(&mut self, low_watermark: i64, now: i64) {
+        self.check_start(low_watermark, now);
         self.facts.log_start = self.facts.log_start.max(low_watermark);
     }
 
     /// What an answer says about the log's ends, against what was known when it was asked for.
-    pub fn ends(&mut self, then: Facts, log_start: i64, visible: i64) {
+    pub fn ends(&mut self, then: Facts, log_start: i64, visible: i64, now: i64) {
         assert!(log_start >= then.log_start, "the log start went from {} back to {log_start}", then.log_start);
-        assert!(log_start <= self.delete_asked, "the log starts at {log_start}, deleted to {}", self.delete_asked);
+        self.check_start(log_start, now);
+        self.retained += u64::from(log_start > self.facts.log_start.max(self.delete_asked));
         assert!(visible >= then.visible, "the visible end went from {} back to {visible}", then.visible);
         self.facts.log_start = self.facts.log_start.max(log_start);
         self.facts.visible = self.facts.visible.max(visible);
@@ -212,7 +264,8 @@ impl PartitionModel {
 
     /// May a reader at `offset` be told that it is out of range? Only when records were deleted.
     pub fn out_of_range(&self, offset: i64) {
-        assert!(offset < self.delete_asked, "offset {offset} out of range, deleted to {}", self.delete_asked);
+        let may_be = offset < self.delete_asked || self.rules.retains();
+        assert!(may_be, "offset {offset} out of range, deleted to {}", self.delete_asked);
     }
 
     /// The leader epoch that Metadata tells: each start begins a new one.
@@ -243,7 +296,7 @@ impl PartitionModel {
         placed.all(|(_, other)| other > sequence) && sent.any(|(_, other)| other > sequence)
     }
 
-    fn place(&mut self, base: i64, crc: u32, epoch: Option<i32>) -> bool {
+    pub(super) fn place(&mut self, base: i64, crc: u32, epoch: Option<i32>) -> bool {
         let sent = self.sent.get(&crc).unwrap_or_else(|| panic!("nobody sent the batch at {base} with CRC {crc}"));
         assert!(!sent.is_lost, "the batch at {base} was lost in a power cut, and is back: {:?}", sent.origin);
         let next = base + i64::from(sent.records);
@@ -260,14 +313,19 @@ impl PartitionModel {
         let after = self.placed.range(base..).next();
         assert!(after.is_none_or(|(after, _)| next <= *after), "the batch at {base} reaches into {after:?}");
         // A producer whose records were all deleted may be forgotten, and what it sends again is new then.
-        let again = self.placed.iter().find(|(_, placed)| placed.crc == crc && placed.next > self.delete_asked);
+        let lost_below = self.delete_asked.max(self.facts.log_start);
+        let again = self.placed.iter().find(|(_, placed)| placed.crc == crc && placed.next > lost_below);
         assert!(again.is_none(), "the batch at {base} is also at {again:?}: {:?}", sent.origin);
+        self.kept.bases.insert(crc, base);
         self.placed.insert(base, Placed { crc, next, epoch, is_found: epoch.is_some() });
         false
     }
 
     /// Batches that a reader at `from` was given. Returns the offset behind them.
-    pub fn read(&mut self, from: i64, visible: i64, bytes: &[u8]) -> i64 {
+    pub fn read(&mut self, from: i64, visible: i64, bytes: &[u8], now: i64) -> i64 {
+        if self.rules.compacts {
+            return self.read_compacted(from, visible, bytes, now);
+        }
         let mut at = from;
         for batch in Batches::new(bytes) {
             let batch = batch.expect("whole batches");
@@ -289,15 +347,20 @@ impl PartitionModel {
     }
 
     /// The whole log was read from `start` to `end` and nothing is under way: all that was ever seen must be in it.
-    pub fn read_whole(&self, start: i64, end: i64) {
+    pub fn read_whole(&self, start: i64, end: i64, now: i64) {
+        let start = start.max(self.facts.log_start);
+        let compacts = self.rules.compacts;
+        if compacts {
+            self.check_newest(now);
+        }
         let mut at = None;
         let mut epoch = 0;
         let mut last: BTreeMap<(u8, i64), i64> = BTreeMap::new();
         for (base, placed) in self.placed.iter().filter(|(_, placed)| placed.next > start) {
-            assert!(at.is_none_or(|at| at == *base), "nothing between {at:?} and {base}");
+            assert!(at.is_none_or(|at| at == *base || compacts && at < *base), "nothing between {at:?} and {base}");
             assert!(placed.next <= end, "the batch at {base} was seen, and lies behind the log's end {end}");
-            assert!(placed.is_found, "the batch at {base} was acknowledged or seen, and is not in the log");
-            let own = placed.epoch.unwrap_or_default();
+            assert!(placed.is_found || compacts, "the batch at {base} was acknowledged or seen, and is not in the log");
+            let own = placed.epoch.unwrap_or(epoch);
             assert!(own >= epoch, "the batch at {base} has the epoch {own} after {epoch}");
             (at, epoch) = (Some(placed.next), own);
             let sent = self.sent.get(&placed.crc).expect("placed, so sent");
@@ -306,12 +369,12 @@ impl PartitionModel {
                 Origin::Plain { connection, number } => ((1, connection as i64), number as i64, None),
             };
             if let Some(wanted) = last.get(&writer) {
-                let in_order = if step.is_some() { number == *wanted } else { number >= *wanted };
+                let in_order = if step.is_some() && !compacts { number == *wanted } else { number >= *wanted };
                 assert!(in_order, "the batch at {base} is {:?}, {wanted} wanted", sent.origin);
             }
             last.insert(writer, number + step.unwrap_or(1));
         }
-        assert!(at.is_none_or(|at| at == end), "read to {at:?} of {end}");
+        assert!(at.is_none_or(|at| at == end || compacts && at <= end), "read to {at:?} of {end}");
     }
 
     /// The leader epochs of what was read, and where each ends in a log that ends at `end`: where the next begins.
@@ -349,6 +412,7 @@ impl PartitionModel {
 
     /// The next whole read must find everything again.
     pub fn read_again(&mut self) {
+        self.find_again();
         for placed in self.placed.values_mut() {
             placed.is_found = false;
         }

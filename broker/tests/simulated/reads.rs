@@ -97,10 +97,11 @@ fn took(work: &Work, place: &Place, position: i64, then: Facts, got: &Fetched) -
             return None;
         }
     }
+    let now = work.now();
     let mut model = work.model.borrow_mut();
     let partition = model.partition(place.key);
-    partition.ends(then, got.log_start, got.visible);
-    let next = partition.read(position, got.visible, &got.records);
+    partition.ends(then, got.log_start, got.visible, now);
+    let next = partition.read(position, got.visible, &got.records, now);
     model.checked.read += got.records.len() as u64;
     Some(next)
 }
@@ -142,7 +143,7 @@ pub async fn read_whole(work: &Rc<Work>, connection: &Connection, place: &Place,
     {
         let mut model = work.model.borrow_mut();
         let partition = model.partition(place.key);
-        partition.ends(then, start, end);
+        partition.ends(then, start, end, work.now());
         partition.read_again();
     }
     let (mut at, mut empty) = (start, 0);
@@ -150,12 +151,21 @@ pub async fn read_whole(work: &Rc<Work>, connection: &Connection, place: &Place,
         let partitions = vec![(place.clone(), at)];
         let request = Fetch { version: 16, session: (0, -1), wait_ms: 10, bytes_max, partitions };
         let (_, _, fetched) = requests::fetch(connection, &request).await?;
+        if fetched[0].error == ErrorCode::OffsetOutOfRange && work.model.borrow().rules(place.key.0).retains() {
+            // Its segment went meanwhile.
+            let then = work.facts(place.key);
+            let (error, start) = requests::list_offset(connection, place, -2).await?;
+            assert!(error == ErrorCode::None && start > at, "offset {at} out of range of a log that starts at {start}");
+            work.model.borrow_mut().partition(place.key).ends(then, start, then.visible, work.now());
+            at = start;
+            continue;
+        }
         let next = took(work, place, at, work.facts(place.key), &fetched[0]);
         let next = next.unwrap_or_else(|| panic!("{place:?} can't be read at {at}"));
         empty = if next == at { empty + 1 } else { 0 };
         assert!(empty < EMPTY_MAX, "{place:?} has nothing at {at} of {start} to {end}");
         at = next;
     }
-    work.model.borrow_mut().partition(place.key).read_whole(start, end);
+    work.model.borrow_mut().partition(place.key).read_whole(start, end, work.now());
     Ok(end)
 }

@@ -107,6 +107,11 @@ impl Work {
         self.model.borrow_mut().checked.refused += 1;
     }
 
+    /// The time that everybody goes by.
+    pub fn now(&self) -> i64 {
+        self.reactor.unix_ms().0
+    }
+
     fn next_connection(&self) -> u64 {
         self.connections.set(self.connections.get() + 1);
         self.connections.get()
@@ -120,6 +125,10 @@ const CODECS: [TargetCodec; 4] = [TargetCodec::None, TargetCodec::None, TargetCo
 fn batch(work: &Work, random: &mut Random, place: &Place, number: u64, producer: Option<(i64, i16, i32)>) -> Vec<u8> {
     let now = work.reactor.unix_ms().0;
     let bytes_max = work.model.borrow().segment_bytes.get(&place.topic).copied().unwrap_or_default();
+    let rules = work.model.borrow().rules(place.key.0);
+    // Clients' clocks are wrong, where it makes a difference.
+    let now = if !rules.keeps_all() && random.chance(100) { now - random.below(1_000) as i64 } else { now };
+    let keys = [3, 30, 300][random.below(3) as usize];
     let (codecs, records) = match work.same_bytes.get() {
         Some(_) => (1, 1),
         None => (CODECS.len() as u64, 1 + random.below(4)),
@@ -138,7 +147,14 @@ fn batch(work: &Work, random: &mut Random, place: &Place, number: u64, producer:
     for nth in 0..records {
         let mut value = number.to_be_bytes().to_vec();
         value.extend(random.bytes(value_bytes));
-        builder.append(Timestamp(now + nth as i64), None, Some(&value), &[]);
+        let time = Timestamp(now + nth as i64);
+        if rules.compacts {
+            let (key, number) = (random.below(keys).to_be_bytes(), random.next_u64().to_be_bytes());
+            let value = (!random.chance(150)).then_some(value.as_slice());
+            builder.append(time, Some(&key), value, &[(b"n".as_slice(), Some(number.as_slice()))]);
+        } else {
+            builder.append(time, None, Some(&value), &[]);
+        }
     }
     builder.build().expect("a batch")
 }
@@ -189,7 +205,7 @@ impl Idempotent {
         self.number += 1;
         let bytes = batch(work, random, &place, self.number, Some((id, epoch, *sequence)));
         let origin = Origin::Idempotent { id, sequence: *sequence };
-        let crc = work.model.borrow_mut().partition(place.key).send(&bytes, origin);
+        let crc = work.model.borrow_mut().partition(place.key).send(&bytes, origin, work.now());
         *sequence += i32::from_be_bytes(bytes[57..61].try_into().expect("a count"));
         self.unacked.push_back(Unacked { place, bytes, crc, may_be_overtaken: false });
     }
@@ -303,7 +319,7 @@ pub async fn produce_plainly(work: Rc<Work>, connection: Connection, random: Rc<
                 number += 1;
                 let bytes = batch(&work, &mut dice, &place, (name << 32) | number, None);
                 let origin = Origin::Plain { connection: name, number };
-                let crc = work.model.borrow_mut().partition(place.key).send(&bytes, origin);
+                let crc = work.model.borrow_mut().partition(place.key).send(&bytes, origin, work.now());
                 sent.push((crc, work.facts(place.key)));
                 batches.push((place, bytes));
             }
