@@ -117,7 +117,7 @@ impl Run {
 
     /// Starts the broker, with the power failing during the start now and then, and checks everything.
     fn begin_life(&mut self, is_new_life: bool) {
-        let setup = Setup::random(&mut self.random, self.broken);
+        let setup = Setup::random(&mut self.random, self.broken).in_a_hurry(&mut self.random);
         while self.random.chance(250) {
             let time_max = Duration::from_micros(self.random.below(20_000));
             let setup = Setup { shards: 1 + self.random.below(4) as u16, ..setup.clone() };

@@ -60,14 +60,22 @@ impl Setup {
             format!("metadata.log.max.record.bytes.between.snapshots={}", pick(&[500, 5_000, 20 << 20])),
             format!("corelog.fetch.splice.bytes.min={}", pick(&[0, 1, 4_000, 65_536])),
             format!("corelog.fetch.check.crc={}", pick(&[0, 0, 0, 1]) == 1),
-            format!("log.cleaner.backoff.ms={}", pick(&[1, 5, 50])),
-            format!("log.cleaner.io.max.bytes.per.second={}", pick(&[200_000, 5_000_000, 1_000_000_000])),
-            format!("log.retention.check.interval.ms={}", pick(&[1, 10, 300_000])),
-            format!("log.initial.task.delay.ms={}", pick(&[1, 30, 30_000])),
             "max.incremental.fetch.session.cache.slots=4".to_owned(),
             "auto.create.topics.enable=false".to_owned(),
         ];
         Setup { shards: 1 + random.below(4) as u16, properties, options }
+    }
+
+    /// With retention and compaction in a hurry: a life lasts seconds.
+    pub fn in_a_hurry(mut self, random: &mut Random) -> Setup {
+        let mut pick = |from: &[u64]| from[random.below(from.len() as u64) as usize];
+        self.properties.extend([
+            format!("log.cleaner.backoff.ms={}", pick(&[1, 5, 50])),
+            format!("log.cleaner.io.max.bytes.per.second={}", pick(&[200_000, 5_000_000, 1_000_000_000])),
+            format!("log.retention.check.interval.ms={}", pick(&[1, 10, 300_000])),
+            format!("log.initial.task.delay.ms={}", pick(&[1, 30, 30_000])),
+        ]);
+        self
     }
 
     fn config(&self, address: SocketAddr) -> BrokerConfig {
