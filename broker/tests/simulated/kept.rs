@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use corelog_storage::batch::{BatchView, Batches, DecompressScratch, Records, decompress_all};
 
-use super::model::PartitionModel;
+use super::model::{Facts, PartitionModel};
 use super::random::Random;
 
 /// Most bytes of a batch of ours.
@@ -103,8 +103,8 @@ pub struct Kept {
     pub bases: BTreeMap<u32, i64>,
     /// Everything that was sent with a key.
     keys: BTreeMap<Vec<u8>, Vec<(u32, usize)>>,
-    /// Where a reader found nothing.
-    gone: BTreeSet<i64>,
+    /// Where a reader found nothing, and the how manieth such place it was.
+    gone: BTreeMap<i64, u64>,
     /// What was read since the last start.
     found: BTreeSet<i64>,
     /// Records, and tombstones among them, that were found to be gone.
@@ -180,7 +180,7 @@ impl PartitionModel {
     }
 
     /// Batches of a compacted log that a reader at `from` was given. Returns the offset behind them.
-    pub(super) fn read_compacted(&mut self, from: i64, visible: i64, bytes: &[u8], now: i64) -> i64 {
+    pub(super) fn read_compacted(&mut self, then: Facts, from: i64, visible: i64, bytes: &[u8], now: i64) -> i64 {
         let mut at = from;
         for batch in Batches::new(bytes) {
             let batch = batch.expect("whole batches");
@@ -200,7 +200,9 @@ impl PartitionModel {
                     continue;
                 }
                 (at..offset).for_each(|missing| self.missing(missing, now));
-                assert!(!self.kept.gone.contains(&offset), "the record at {offset} was gone, and is back");
+                // Who asked before anybody knew may have been given what was there then.
+                let is_back = self.kept.gone.get(&offset).is_some_and(|nth| *nth <= then.gone);
+                assert!(!is_back, "the record at {offset} was gone, and is back");
                 self.kept.found.insert(offset);
                 at = offset + 1;
             }
@@ -212,7 +214,11 @@ impl PartitionModel {
 
     /// A reader found nothing at this offset.
     fn missing(&mut self, offset: i64, now: i64) {
-        let is_new = self.kept.gone.insert(offset);
+        let is_new = !self.kept.gone.contains_key(&offset);
+        if is_new {
+            self.facts.gone += 1;
+            self.kept.gone.insert(offset, self.facts.gone);
+        }
         self.kept.found.remove(&offset);
         let Some(place) = self.keyed_at(offset).filter(|_| is_new && offset >= self.facts.log_start) else { return };
         let record = self.keyed_of(place);
@@ -259,7 +265,7 @@ impl PartitionModel {
         keyed.iter().filter(|record| record.value.is_none()).any(|record| {
             let places = self.kept.keys.get(&record.key).into_iter().flatten();
             let newest = places.filter_map(|place| self.offset_of(*place)).max();
-            newest.is_some_and(|newest| self.kept.gone.contains(&newest))
+            newest.is_some_and(|newest| self.kept.gone.contains_key(&newest))
         })
     }
 
@@ -304,9 +310,9 @@ impl PartitionModel {
 
     /// ListOffsets has answered `found` for a time, in a compacted log that was read as a whole before.
     pub(super) fn check_first_at(&self, time: i64, found: i64, now: i64) {
-        if found >= 0 {
-            let there = self.keyed_at(found).and_then(|place| self.keyed_of(place));
-            assert!(there.is_some_and(|record| record.time >= time), "the first at {time} is {there:?} at {found}");
+        // What nobody was told of yet may be found, too; and what was sent before the topic was compacted.
+        if let Some(there) = self.keyed_at(found).and_then(|place| self.keyed_of(place)) {
+            assert!(there.time >= time, "the first at {time} is {there:?} at {found}");
         }
         let before = self.kept.found.range(self.facts.log_start..).take_while(|offset| found < 0 || **offset < found);
         for place in before.filter_map(|offset| self.keyed_at(*offset)) {

@@ -82,6 +82,8 @@ pub struct Facts {
     pub visible: i64,
     /// The log began here, or later.
     pub log_start: i64,
+    /// So many records of a compacted topic were known to be gone.
+    pub gone: u64,
 }
 
 /// What is known of a topic's name.
@@ -321,10 +323,10 @@ impl PartitionModel {
         false
     }
 
-    /// Batches that a reader at `from` was given. Returns the offset behind them.
-    pub fn read(&mut self, from: i64, visible: i64, bytes: &[u8], now: i64) -> i64 {
+    /// Batches that a reader at `from` was given, who asked when `then` held. Returns the offset behind them.
+    pub fn read(&mut self, then: Facts, from: i64, visible: i64, bytes: &[u8], now: i64) -> i64 {
         if self.rules.compacts {
-            return self.read_compacted(from, visible, bytes, now);
+            return self.read_compacted(then, from, visible, bytes, now);
         }
         let mut at = from;
         for batch in Batches::new(bytes) {

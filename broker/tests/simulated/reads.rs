@@ -101,7 +101,7 @@ fn took(work: &Work, place: &Place, position: i64, then: Facts, got: &Fetched) -
     let mut model = work.model.borrow_mut();
     let partition = model.partition(place.key);
     partition.ends(then, got.log_start, got.visible, now);
-    let next = partition.read(position, got.visible, &got.records, now);
+    let next = partition.read(then, position, got.visible, &got.records, now);
     model.checked.read += got.records.len() as u64;
     Some(next)
 }

@@ -52,14 +52,16 @@ impl Log {
         timestamp: Timestamp,
         upper: Offset,
     ) -> Result<Option<TimestampOffset>, LookupError> {
-        self.again_if_exchanged(async || self.find_offset(timestamp, upper).await).await
+        self.again_if_changed(async || self.find_offset(timestamp, upper).await).await
     }
 
-    /// Does it once more for as long as compaction has exchanged segments underneath.
-    async fn again_if_exchanged<T>(&self, search: impl AsyncFn() -> Result<T, LookupError>) -> Result<T, LookupError> {
+    /// Does it once more for as long as compaction has exchanged segments underneath, or the log's start has passed the
+    /// place that was looked at: what is sought lies behind it then.
+    async fn again_if_changed<T>(&self, search: impl AsyncFn() -> Result<T, LookupError>) -> Result<T, LookupError> {
         loop {
-            let swaps = self.0.state.borrow().swaps;
+            let (swaps, log_start) = (self.0.state.borrow().swaps, self.log_start());
             match search().await {
+                Err(LookupError::Read(ReadError::OutOfRange { .. })) if self.log_start() > log_start => {}
                 Err(LookupError::Read(error)) if self.was_exchanged(swaps, Some(&error)).await => {}
                 other => return other,
             }
@@ -102,7 +104,7 @@ impl Log {
     /// # Errors
     /// When the log cannot be read.
     pub async fn max_timestamp(&self, upper: Offset) -> Result<Option<TimestampOffset>, LookupError> {
-        self.again_if_exchanged(async || self.find_max_timestamp(upper).await).await
+        self.again_if_changed(async || self.find_max_timestamp(upper).await).await
     }
 
     async fn find_max_timestamp(&self, upper: Offset) -> Result<Option<TimestampOffset>, LookupError> {
