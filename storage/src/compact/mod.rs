@@ -29,7 +29,7 @@ mod rewrite;
 mod transactions;
 
 pub use filter::{BatchVerdict, Filter, LastWrites, Remains, Round, Survivors};
-pub use gap::fill_gap;
+pub use gap::{GapError, fill_gap};
 pub use hash::HashSecret;
 pub use key_map::{BYTES_PER_KEY, KeyMap, Put};
 pub use keys::KeyScan;
