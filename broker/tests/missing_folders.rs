@@ -72,9 +72,8 @@ fn a_partition_whose_folder_is_gone_is_offline_and_the_others_serve() {
         let mut broker = setup.start();
         assert_eq!(send(&setup, 1).0, STORAGE_ERROR, "the partition whose folder is gone");
         assert_eq!((send(&setup, 0), send(&setup, 2)), ((0, 1), (0, 1)), "its neighbours");
-        let log = broker.log();
-        let told = log.lines().find(|line| line.contains("partition is offline")).unwrap_or_default();
-        assert!(told.contains("t-1") && told.contains("bring the folder back"), "the log names the fix: {log}");
+        let told = &broker.lines_with("partition is offline", 1)[0];
+        assert!(told.contains("t-1") && told.contains("bring the folder back"), "the log names the fix: {told}");
         assert!(!folder.exists(), "nothing was made in its place");
         stop(&mut broker);
 
@@ -137,12 +136,11 @@ fn two_exchanged_folders_of_a_topic_are_told_of_and_left_as_they_are() {
     let mut broker = setup.start();
     assert_eq!(send(&setup, 2), (0, 1), "the folder that says nothing of its partition is taken");
     assert_eq!([send(&setup, 0).0, send(&setup, 1).0], [STORAGE_ERROR; 2]);
-    let log = broker.log();
-    let told: Vec<_> = log.lines().filter(|line| line.contains("partition is offline")).collect();
-    assert_eq!(told.len(), 2, "{log}");
+    let told = broker.lines_with("partition is offline", 2);
+    assert_eq!(told.len(), 2, "{told:#?}");
     assert!(
         told.iter().all(|line| line.contains("t-0") && line.contains("t-1") && line.contains("name back")),
-        "{log}"
+        "{told:#?}"
     );
     stop(&mut broker);
     assert!(before == [files(0), files(1)], "nothing in the folders was changed");

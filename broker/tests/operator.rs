@@ -47,11 +47,6 @@ fn produce_one(connection: &mut RawConnection, topic: &str) -> i16 {
     }
 }
 
-/// The lines of a broker's log with this in them.
-fn lines(broker: &Broker, part: &str) -> Vec<String> {
-    broker.log().lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
-}
-
 #[test]
 fn a_log_filter_that_means_nothing_is_refused_also_by_check_and_names_the_variable() {
     for command in ["serve", "check"] {
@@ -168,13 +163,13 @@ fn without_file_handles_those_connected_go_on_the_log_stays_short_and_accepting_
         assert_eq!(produce_one(&mut connected, "t"), 0, "{}", broker.log());
         std::thread::sleep(Duration::from_millis(100));
     }
-    let told = lines(&broker, "connections cannot be accepted");
+    let told = broker.lines_with("connections cannot be accepted", 1);
     assert!((1..=3).contains(&told.len()), "{told:#?}");
     assert!(told[0].contains("ulimit -n") && told[0].contains("count="), "{told:#?}");
     limit_files(&broker, 1024);
     let mut late = RawConnection::connect(setup.address()).expect("a connection");
     late.api_versions().expect("an answer");
-    assert_eq!(lines(&broker, "connections are accepted again").len(), 1, "{}", broker.log());
+    assert_eq!(broker.lines_with("connections are accepted again", 1).len(), 1, "{}", broker.log());
     drop(waiting);
     broker.kill();
 }
@@ -210,19 +205,19 @@ fn a_removed_epoch_checkpoint_is_told_and_written_anew() {
     fs::remove_file(&file).expect("the checkpoint");
     let mut broker = setup.start();
     assert_eq!(watermarks(&setup), (0, 2));
-    let told = lines(&broker, "leader-epoch checkpoint was missing or empty");
+    let told = broker.lines_with("leader-epoch checkpoint was missing or empty", 1);
     assert!(matches!(&told[..], [line] if line.contains("WARN") && line.contains("t-0")), "{told:#?}");
     assert!(fs::read_to_string(&file).expect("the file").starts_with("0\n"));
     assert_eq!(broker.terminate(PATIENCE).code(), Some(0));
     let mut broker = setup.start();
-    assert_eq!(lines(&broker, "leader-epoch checkpoint").len(), 0, "once");
+    assert_eq!(broker.lines_with("leader-epoch checkpoint", 0).len(), 0, "once");
     broker.kill();
 }
 
 /// Starts on a damaged file: the line about the partition that is offline for it.
 fn offline_for(setup: &BrokerSetup, file: &Path) -> String {
     let mut broker = setup.start();
-    let told = lines(&broker, "partition is offline");
+    let told = broker.lines_with("partition is offline", 1);
     let [line] = &told[..] else { panic!("{told:#?}") };
     assert!(line.contains(&format!("{} is damaged", file.display())), "{line}");
     broker.kill();
@@ -272,7 +267,7 @@ fn a_rotten_log_is_told_with_its_folder_and_what_to_do() {
     fs::write(&file, bytes).expect("damage");
     fs::remove_file(folder.path().join("t-0/00000000000000000000.index")).expect("the index");
     let mut broker = setup.start();
-    let told = lines(&broker, "the log opens fenced");
+    let told = broker.lines_with("the log opens fenced", 1);
     let [line] = &told[..] else { panic!("{}", broker.log()) };
     for part in ["t-0", "damaged at byte 0", "Restore the folder from a backup", "delete this one"] {
         assert!(line.contains(part), "{part}: {line}");

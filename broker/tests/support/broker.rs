@@ -300,6 +300,24 @@ impl Broker {
         }
     }
 
+    /// The lines with `text` in them, once there are `at_least` so many: an answer can be here before the line that the
+    /// broker wrote before it.
+    ///
+    /// # Panics
+    /// If they do not come.
+    pub fn lines_with(&self, text: &str, at_least: usize) -> Vec<String> {
+        let began = Instant::now();
+        loop {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect();
+            if lines.len() >= at_least {
+                return lines;
+            }
+            assert!(began.elapsed() < START_PATIENCE, "{} of {at_least} times {text:?}; the log:\n{log}", lines.len());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// The sum over all shards of a number in the status lines (`name: 7` or `name=7`), asked for now.
     ///
     /// # Panics
