@@ -52,6 +52,45 @@ fn checks(c: &mut Criterion) {
     }
 }
 
+/// What one pass for the CRC and the copy into the tail would bring against two, behind a copy that stands for the kernel's.
+fn passes(c: &mut Criterion) {
+    /// As validation takes them.
+    const PIECE_BYTES: usize = 16 << 10;
+    let mut group = c.benchmark_group("passes");
+    group.sample_size(50);
+    let arrived = vec![7; 64 << 20];
+    let mut tail = vec![1; 128 << 20];
+    for bytes in [64 << 10, 256 << 10, 1 << 20] {
+        let mut frame = vec![3; bytes];
+        group.throughput(Throughput::Bytes(bytes as u64));
+        for name in ["received", "received, CRC, copy", "received, both in one pass"] {
+            let mut sources = arrived.chunks_exact(bytes).cycle();
+            let (mut at, mut crc) = (0, 0);
+            group.bench_function(BenchmarkId::new(name, bytes), |b| {
+                b.iter(|| {
+                    frame.copy_from_slice(sources.next().unwrap());
+                    let place = &mut tail[at..at + bytes];
+                    match name {
+                        "received" => {}
+                        "received, CRC, copy" => {
+                            crc = frame.chunks(PIECE_BYTES).fold(crc, crc32c::crc32c_append);
+                            place.copy_from_slice(&frame);
+                        }
+                        _ => {
+                            for (from, to) in frame.chunks(PIECE_BYTES).zip(place.chunks_mut(PIECE_BYTES)) {
+                                crc = crc32c::crc32c_append(crc, from);
+                                to.copy_from_slice(from);
+                            }
+                        }
+                    }
+                    at = (at + bytes) % (128 << 20);
+                });
+            });
+            black_box(crc);
+        }
+    }
+}
+
 fn append(c: &mut Criterion) {
     let mut group = c.benchmark_group("log");
     let folder = tempfile::Builder::new().prefix("corelog-bench-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -113,5 +152,5 @@ fn index(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, checks, append, index);
+criterion_group!(benches, checks, passes, append, index);
 criterion_main!(benches);
