@@ -1,6 +1,6 @@
-"""Judges what kafka-dump-log printed: dump.py RECORDS < the dump of all segments, in order.
+"""Judges what kafka-dump-log printed: dump.py RECORDS TOPICS < the dump of all segments, in order.
 
-RECORDS is what a client read (corelog.interop.files.Reader). The printed records must be the same, and no batch invalid. Fails with
+RECORDS is what a client read (corelog.interop.files.Reader), of which the topics count whose names start with TOPICS. The printed records must be the same, and no batch invalid. Fails with
 a line that says what is not. All keys and values of the load are text without spaces, so the printed form says all of it.
 """
 import itertools
@@ -14,11 +14,11 @@ RECORD = re.compile(
 COMPLAINTS = ("isvalid: false", "Found invalid", "Mismatches in", "Misses in", "Could not find", "Exception", "unreadable")
 
 
-def of_clients(path):
+def of_clients(path, topics):
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             kind, where, offset, time_type, time, key, value, headers = (line.split() + [""] * 8)[:8]
-            if kind == "record":
+            if kind == "record" and where.startswith(topics):
                 names = [pair.split("=")[0] for pair in headers.strip("[]").split(",") if pair]
                 yield where, int(offset), time_type, int(time), text(key), text(value), names
 
@@ -44,7 +44,7 @@ def of_dump(lines):
 
 def main():
     count = 0
-    for ours, theirs in itertools.zip_longest(of_clients(sys.argv[1]), of_dump(sys.stdin)):
+    for ours, theirs in itertools.zip_longest(of_clients(sys.argv[1], sys.argv[2]), of_dump(sys.stdin)):
         count += 1
         if ours != theirs:
             sys.exit(f"clients read {str(ours)[:200]}, the dump has {str(theirs)[:200]}")

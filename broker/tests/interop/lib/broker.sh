@@ -44,7 +44,7 @@ launch_corelog() {
   BROKER_PID[$name]=$!
 }
 
-# One node that is broker and controller (KRaft); everything not said here is Kafka's default, but for
+# One node that is broker and controller (KRaft); everything not said here or in KAFKA_SETTINGS is Kafka's default, but for
 # eligible leader replicas: they mean nothing on one node and would change where min.insync.replicas is kept. A folder that is
 # formatted already is taken as it is.
 launch_kafka() {
@@ -53,6 +53,7 @@ launch_kafka() {
   logging=(-Dorg.slf4j.simpleLogger.defaultLogLevel=warn -Dorg.slf4j.simpleLogger.showDateTime=true)
   sed -e "s|@PORT@|$port|g; s|@CONTROLLER_PORT@|$(free_port)|g; s|@DATA@|$data|" \
     "$INTEROP_ROOT/kafka/server.properties" >"$properties"
+  printf '%s\n' ${KAFKA_SETTINGS[@]+"${KAFKA_SETTINGS[@]}"} >>"$properties"
   if [ ! -e "$data/meta.properties" ]; then
     format_kafka
   elif [ ! -d "$data/__cluster_metadata-0" ]; then

@@ -5,7 +5,7 @@
 # "ok - NAME", "ok - NAME # SKIP reason" or "not ok - NAME" followed by "# reason" lines.
 
 # The order matters a little: each suite also reads the cross topics of those before it (kafkajs cannot read its own).
-ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools files migration differential)
+ALL_SUITES=(kafkajs franz-go confluent-kafka kafka-python java kcat tools files compaction migration differential)
 
 declare -A SUITE_INSTALLS=(
   [kcat]="install_kcat"
@@ -16,6 +16,7 @@ declare -A SUITE_INSTALLS=(
   [kafkajs]="install_node"
   [tools]="install_java install_kcat"
   [files]="install_java"
+  [compaction]="install_java"
   [migration]="install_java"
   [differential]="install_java"
 )
@@ -33,6 +34,7 @@ start_kafkajs() { NODE_PATH=$WORK/kafkajs/node_modules node "$INTEROP_ROOT/kafka
 start_tools() { KAFKA_CLASSPATH=$(java_classes kafka) bash "$INTEROP_ROOT/tools/suite.sh"; }
 
 start_files() { with_kafkas_classes bash "$INTEROP_ROOT/files/suite.sh"; }
+start_compaction() { with_kafkas_classes bash "$INTEROP_ROOT/files/compaction.sh"; }
 start_migration() { with_kafkas_classes bash "$INTEROP_ROOT/files/migration.sh"; }
 with_kafkas_classes() { KAFKA_CLASSPATH=$(java_classes kafka) FILES_CLASSPATH=$(java_classes files) "$@"; }
 

@@ -15,6 +15,7 @@ public final class Main {
             case "go-on" -> Migration.goOn(args[1]);
             case "send" -> Twins.send(List.of(args).subList(1, args.length));
             case "compare" -> System.exit(Twins.compare(Path.of(args[1]), Path.of(args[2]), Path.of(args[3])));
+            case "compact" -> System.exit(Compaction.compare(List.of(args).subList(1, args.length)));
             default -> throw new IllegalArgumentException("no command " + args[0]);
         }
     }

@@ -39,12 +39,9 @@ final class Reader {
     private Reader() {}
 
     static void readAll(String bootstrap, Path into) throws Exception {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "none", "check.crcs", true,
-            "max.partition.fetch.bytes", 4 << 20);
         try (PrintWriter out = new PrintWriter(Files.newBufferedWriter(into));
              Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
-             KafkaConsumer<byte[], byte[]> consumer =
-                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+             KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap)) {
             ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, BROKER_ID);
             out.println("broker " + BROKER_ID + " " + configs(admin, broker, DYNAMIC_OF_A_BROKER));
             List<TopicPartition> partitions = new ArrayList<>();
@@ -59,7 +56,9 @@ final class Reader {
                 out.println("bounds " + partition + " " + starts.get(partition) + " " + ends.get(partition));
             }
             for (TopicPartition partition : partitions) {
-                read(consumer, partition, ends.get(partition), out);
+                for (ConsumerRecord<byte[], byte[]> record : read(consumer, partition, ends.get(partition))) {
+                    out.println(line(record));
+                }
             }
         }
     }
@@ -83,22 +82,29 @@ final class Reader {
         return own;
     }
 
-    private static void read(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long end, PrintWriter out)
+    static KafkaConsumer<byte[], byte[]> consumer(String bootstrap) {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "none", "check.crcs", true,
+            "max.partition.fetch.bytes", 4 << 20);
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    /** All records of a partition, from its beginning. */
+    static List<ConsumerRecord<byte[], byte[]>> read(KafkaConsumer<byte[], byte[]> consumer, TopicPartition partition, long end)
             throws IOException {
+        List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
         consumer.assign(List.of(partition));
         consumer.seekToBeginning(List.of(partition));
         long deadline = System.nanoTime() + READ_MAX.toNanos();
         while (consumer.position(partition) < end) {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
-                out.println(line(record));
-            }
+            consumer.poll(Duration.ofMillis(200)).forEach(records::add);
             if (System.nanoTime() > deadline) {
                 throw new IOException(partition + " ends at " + consumer.position(partition) + " instead of " + end);
             }
         }
+        return records;
     }
 
-    private static String line(ConsumerRecord<byte[], byte[]> record) {
+    static String line(ConsumerRecord<byte[], byte[]> record) {
         StringBuilder headers = new StringBuilder();
         for (Header header : record.headers()) {
             headers.append(headers.isEmpty() ? "" : ",").append(header.key()).append('=').append(hex(header.value()));

@@ -4,7 +4,6 @@ import corelog.interop.common.Cases;
 import corelog.interop.common.Check;
 import corelog.interop.differential.Connection;
 import java.io.IOException;
-import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -14,12 +13,6 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
-import org.apache.kafka.common.message.ProduceRequestData;
-import org.apache.kafka.common.message.ProduceRequestData.PartitionProduceData;
-import org.apache.kafka.common.message.ProduceRequestData.TopicProduceData;
-import org.apache.kafka.common.message.ProduceResponseData;
-import org.apache.kafka.common.message.ProduceResponseData.PartitionProduceResponse;
-import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.SimpleRecord;
 
@@ -31,9 +24,6 @@ final class Twins {
     private static final int SEGMENT_BYTES = 1 << 20;
     private static final int BATCHES = 300;
     private static final int BATCHES_OF_APPEND_TIME = 20;
-    private static final short PRODUCE_VERSION = 9;
-    private static final List<Compression> CODECS = List.of(Compression.NONE, Compression.gzip().build(),
-        Compression.snappy().build(), Compression.lz4().build(), Compression.zstd().build());
 
     private Twins() {}
 
@@ -46,7 +36,7 @@ final class Twins {
                     new NewTopic(TOPIC_OF_APPEND_TIME, 1, (short) 1)
                         .configs(Map.of("segment.bytes", segment, "message.timestamp.type", "LogAppendTime")))).all().get();
             }
-            try (Connection connection = new Connection(address(bootstrap))) {
+            try (Connection connection = RawProducer.connect(bootstrap)) {
                 sendTo(connection, TOPIC, BATCHES);
                 sendTo(connection, TOPIC_OF_APPEND_TIME, BATCHES_OF_APPEND_TIME);
             }
@@ -57,7 +47,7 @@ final class Twins {
         Random random = new Random(topic.hashCode());
         int[] sequences = new int[2];
         for (int number = 0; number < batches; number++) {
-            produce(connection, topic, batch(number, random, sequences));
+            RawProducer.produce(connection, topic, batch(number, random, sequences));
         }
     }
 
@@ -71,7 +61,7 @@ final class Twins {
             records[i] = new SimpleRecord(time, random.nextInt(5) == 0 ? null : Load.utf8("key-" + i),
                 random.nextInt(9) == 0 ? null : Load.text(random, random.nextInt(2_000)), headers);
         }
-        Compression codec = CODECS.get(number % CODECS.size());
+        Compression codec = RawProducer.CODECS.get(number % RawProducer.CODECS.size());
         int producer = number % 3;
         if (producer == 2) {
             return MemoryRecords.withRecords(codec, records);
@@ -79,29 +69,6 @@ final class Twins {
         int sequence = sequences[producer];
         sequences[producer] += records.length;
         return MemoryRecords.withIdempotentRecords(codec, 7_000 + producer, (short) 0, sequence, records);
-    }
-
-    /** A leader may not know its topic yet. */
-    private static void produce(Connection connection, String topic, MemoryRecords records) throws IOException, InterruptedException {
-        ProduceRequestData request = new ProduceRequestData().setAcks((short) -1).setTimeoutMs(10_000);
-        request.topicData().mustAdd(new TopicProduceData().setName(topic)
-            .setPartitionData(List.of(new PartitionProduceData().setIndex(0).setRecords(records))));
-        PartitionProduceResponse answer = null;
-        for (int attempt = 0; attempt < 100; attempt++) {
-            connection.send(ApiKeys.PRODUCE, PRODUCE_VERSION, request, PRODUCE_VERSION);
-            ProduceResponseData response = (ProduceResponseData) connection.receive(ApiKeys.PRODUCE, PRODUCE_VERSION).body();
-            answer = response.responses().iterator().next().partitionResponses().get(0);
-            if (answer.errorCode() == 0) {
-                return;
-            }
-            Thread.sleep(50);
-        }
-        throw new IOException("produce to " + topic + " is refused: " + answer);
-    }
-
-    private static InetSocketAddress address(String bootstrap) {
-        int colon = bootstrap.lastIndexOf(':');
-        return new InetSocketAddress(bootstrap.substring(0, colon), Integer.parseInt(bootstrap.substring(colon + 1)));
     }
 
     /**
