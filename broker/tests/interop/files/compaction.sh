@@ -28,7 +28,7 @@ compacted() {
     "${BROKER_ADDRESS[compact-tested]}" "${BROKER_DATA[compact-tested]}" || TAP_FAILED=1
   client read "${BROKER_ADDRESS[compact-tested]}" "$SCRATCH/compact-tested.records" || exit 1
   end_broker compact-tested || true
-  judge "a broker that has compacted" compact-tested compact.
+  judge "a broker that has compacted" compact-tested compact. 20
   restart_broker compact-tested
   case_of "what was compacted is served the same after a restart" serves_the_same_after_a_restart
 }

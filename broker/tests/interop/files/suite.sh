@@ -54,8 +54,8 @@ twins() {
 }
 
 stopped_cleanly
-judge "a broker that was stopped" stopped files.
+judge "a broker that was stopped" stopped files. 100
 killed_and_stopped
-judge "a broker that was killed, started and stopped" killed files.
+judge "a broker that was killed, started and stopped" killed files. 100
 twins
 finish
