@@ -348,18 +348,18 @@ impl Log {
         load_index(&self.0.env, &self.0.folder, base, bytes).await
     }
 
-    /// The largest timestamp of a sealed segment, by its time index, if the batch that the last entry names proves it; else
-    /// by all of its batches. Nobody else can tell what an index without a checksum is worth, and records go by it.
-    pub(super) async fn proved_largest(&self, base: Offset, bytes: u64, end: Offset) -> Result<Timestamp, ReadError> {
+    /// The largest timestamp of a sealed segment's batches: by its time index, if the batch that the last entry names proves
+    /// it, and its last batch; else by all of them. Nobody else can tell what an index without a checksum is worth, and
+    /// records go by it. Of what a compaction has left without records, which its index leaves out, the last batch tells:
+    /// it is the newest, unless a producer's clock goes back.
+    pub(super) async fn proved_newest(&self, base: Offset, bytes: u64, end: Offset) -> Result<Timestamp, ReadError> {
         let segment = self.cold_segment(base, bytes).await?;
-        let TimestampOffset { timestamp, offset } = segment.index.largest;
-        if timestamp.0 >= 0 {
-            let (from, upper) = (offset, end);
+        let header_of = async |from: Offset| {
             let plan = ColdPlan {
                 segment: base,
                 segment_end: end,
                 from,
-                upper,
+                upper: end,
                 bytes_max: HEADER_BYTES,
                 at_least_one: true,
                 limit: bytes,
@@ -367,17 +367,25 @@ impl Log {
                 open: None,
             };
             let read = self.execute(plan).await?;
-            let found = read.as_deref().and_then(|batch| BatchHeader::parse(batch).ok());
-            if found.is_some_and(|header| header.max_timestamp == timestamp) {
-                return Ok(timestamp);
-            }
+            Ok::<_, ReadError>(read.as_deref().and_then(|batch| BatchHeader::parse(batch).ok()))
+        };
+        let TimestampOffset { timestamp, offset } = segment.index.largest;
+        if timestamp.0 >= 0 && header_of(offset).await?.is_some_and(|header| header.max_timestamp == timestamp) {
+            let last = if base < self.compacted_to() { header_of(Offset(end.0 - 1)).await? } else { None };
+            return Ok(last.map_or(timestamp, |last| timestamp.max(last.max_timestamp)));
         }
         if !segment.index.times.is_empty() {
             tracing::warn!(log = %self.0.name, segment = %base, %timestamp, "the time index is wrong about its last entry");
         }
+        Ok(self.reread_index(base, bytes).await?.newest)
+    }
+
+    /// The indexes of a sealed segment, made anew from its batches, for who finds that they say what is not.
+    pub(super) async fn reread_index(&self, base: Offset, bytes: u64) -> Result<SegmentIndex, ReadError> {
+        let segment = self.cold_segment(base, bytes).await?;
         let index = self.rebuild_index(base, bytes, &segment.file, segment.swaps).await?;
         self.0.env.cold().forget(self.0.number, Some(base));
-        Ok(index.largest.timestamp)
+        Ok(index)
     }
 
     async fn rebuild_index(

@@ -123,7 +123,7 @@ impl Log {
                 segment.file = None;
                 segment.charge = None;
                 segment.snapshot = None;
-                segment.largest = Some(index.largest.timestamp);
+                segment.newest = Some(index.newest);
                 segment.index = (!segment.tail.is_empty()).then_some(index);
             }
         }

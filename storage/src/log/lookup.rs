@@ -108,27 +108,50 @@ impl Log {
     }
 
     async fn find_max_timestamp(&self, upper: Offset) -> Result<Option<TimestampOffset>, LookupError> {
-        let mut best: Option<TimestampOffset> = None;
-        for part in self.parts(|_| None) {
-            let largest = match part.largest {
-                Some(largest) => largest,
-                None => self.cold_segment(part.base, part.bytes).await?.index.largest,
+        let mut reread = Vec::new();
+        loop {
+            let mut best: Option<(TimestampOffset, Offset, u64)> = None;
+            for part in self.parts(|_| None) {
+                let largest = match part.largest {
+                    Some(largest) => largest,
+                    None => self.cold_segment(part.base, part.bytes).await?.index.largest,
+                };
+                let is_readable = largest.timestamp != Timestamp::NONE && largest.offset < upper;
+                if is_readable && best.is_none_or(|(b, ..)| largest.timestamp > b.timestamp) {
+                    best = Some((largest, part.base, part.bytes));
+                }
+            }
+            let Some((best, base, bytes)) = best else {
+                return Ok(None);
             };
-            let is_readable = largest.timestamp != Timestamp::NONE && largest.offset < upper;
-            if is_readable && best.is_none_or(|b| largest.timestamp > b.timestamp) {
-                best = Some(largest);
+            // A Kafka's own index may lead to a header that its compaction has left.
+            let may_reread = !reread.contains(&base) && self.is_index_on_disk(base);
+            let mut scratch = DecompressScratch::new();
+            let from = best.offset.max(self.log_start());
+            let found = self
+                .search(from, upper, |batch| {
+                    let is_named = batch.header.last_offset() == Some(best.offset);
+                    if may_reread && is_named && batch.header.record_count == 0 {
+                        return Ok(Some(None));
+                    }
+                    let found = offset_of_max_timestamp(batch, DECOMPRESSED_BYTES_MAX, &mut scratch)?;
+                    let timestamp = batch.header.max_timestamp;
+                    Ok(found.map(|offset| Some(TimestampOffset { timestamp, offset })))
+                })
+                .await?;
+            match found {
+                Some(None) => {
+                    self.reread_index(base, bytes).await?;
+                    reread.push(base);
+                }
+                Some(found) => return Ok(found),
+                None => return Ok(None),
             }
         }
-        let Some(best) = best else {
-            return Ok(None);
-        };
-        let mut scratch = DecompressScratch::new();
-        let from = best.offset.max(self.log_start());
-        self.search(from, upper, |batch| {
-            let found = offset_of_max_timestamp(batch, DECOMPRESSED_BYTES_MAX, &mut scratch)?;
-            Ok(found.map(|offset| TimestampOffset { timestamp: batch.header.max_timestamp, offset }))
-        })
-        .await
+    }
+
+    fn is_index_on_disk(&self, base: Offset) -> bool {
+        self.0.state.borrow().segment(base).is_some_and(|segment| segment.index.is_none())
     }
 
     fn parts(&self, start: impl Fn(&crate::segment::time_index::TimeIndex) -> Option<Offset>) -> Vec<Part> {

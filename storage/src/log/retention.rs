@@ -8,7 +8,7 @@
 //! | limit | a segment goes if |
 //! |---|---|
 //! | `retention.bytes` | without it there are still as many bytes |
-//! | `retention.ms` | its largest timestamp is older; if no record has any, the last change of its file |
+//! | `retention.ms` | its largest timestamp is older, also of a batch that a compaction has left without records, as in Kafka; if there is none, the last change of its file |
 //!
 //! The active segment is no exception, unless it is empty: a new one takes its place first.
 //!
@@ -157,11 +157,11 @@ impl Log {
     async fn beyond_ms(&self, oldest_kept: i64, upper: Offset) -> Result<Breach, ChangeError> {
         let mut breach = Breach::default();
         while let Some(next) = self.look(&breach, upper) {
-            let largest = self.age_of(&next).await.map_err(ChangeError::Read)?;
-            if largest.0 >= oldest_kept {
+            let newest = self.newest_of(&next).await.map_err(ChangeError::Read)?;
+            if newest.is_none_or(|newest| newest.0 >= oldest_kept) {
                 break;
             }
-            breach.take(&next, Some(largest));
+            breach.take(&next, newest);
         }
         Ok(breach)
     }
@@ -180,41 +180,40 @@ impl Log {
         may_go.then(|| Looked { base: segment.base, end, bytes: segment.bytes(), is_active })
     }
 
-    /// The largest timestamp of a segment's records; without any, when its file was last changed.
-    async fn age_of(&self, looked: &Looked) -> Result<Timestamp, ReadError> {
+    /// The largest timestamp of a segment's batches; without any, when its file was last changed. `None` if nobody can tell
+    /// now: it was compacted meanwhile, and the next look asks the segment that is there then.
+    async fn newest_of(&self, looked: &Looked) -> Result<Option<Timestamp>, ReadError> {
         let known = {
             let state = self.0.state.borrow();
             let segment = state.segment(looked.base);
-            segment.and_then(|s| s.index.as_ref().map(|index| index.largest.timestamp).or(s.largest))
+            segment.and_then(|s| s.index.as_ref().map(|index| index.newest).max(s.newest))
         };
-        let largest = match known {
-            Some(largest) => largest,
+        let newest = match known {
+            Some(newest) => newest,
             None => {
                 let swaps = self.0.state.borrow().swaps;
-                let largest = match self.proved_largest(looked.base, looked.bytes, looked.end).await {
-                    Ok(largest) => largest,
-                    // Compacted meanwhile: the next look asks the segment that is there now.
-                    Err(error) if self.was_exchanged(swaps, Some(&error)).await => return Ok(Timestamp(i64::MAX)),
+                let newest = match self.proved_newest(looked.base, looked.bytes, looked.end).await {
+                    Ok(newest) => newest,
+                    Err(error) if self.was_exchanged(swaps, Some(&error)).await => return Ok(None),
                     Err(error) => return Err(error),
                 };
                 // A compacted segment that has taken its place meanwhile reaches further, and is as new as its newest part.
-                let is_it = |s: &&mut Segment| s.bytes() == looked.bytes && s.largest.is_none();
+                let is_it = |s: &&mut Segment| s.bytes() == looked.bytes && s.newest.is_none();
                 if let Some(segment) = self.0.state.borrow_mut().segment_mut(looked.base).filter(is_it) {
-                    segment.largest = Some(largest);
+                    segment.newest = Some(newest);
                 }
-                largest
+                newest
             }
         };
-        Ok(if largest.0 >= 0 { largest } else { self.changed_at(looked.base) })
+        Ok(if newest.0 >= 0 { Some(newest) } else { self.changed_at(looked.base) })
     }
 
     /// When the segment's file was last changed; the simulation has no such times.
-    fn changed_at(&self, base: Offset) -> Timestamp {
+    fn changed_at(&self, base: Offset) -> Option<Timestamp> {
         let inner = &*self.0;
         let changed = inner.env.reactor().changed_at(&segment_path(&inner.folder, base, LOG));
         let on_disk = changed.ok().flatten().map(|ms| Timestamp(ms.0));
-        let begun = || inner.state.borrow().segment(base).map(|s| s.created);
-        on_disk.or_else(begun).unwrap_or(Timestamp(i64::MAX))
+        on_disk.or_else(|| inner.state.borrow().segment(base).map(|s| s.created))
     }
 
     /// Makes a new segment the active one, if the old one still ends the log. What only the commit log has of the old one is

@@ -106,8 +106,8 @@ pub(super) struct Segment {
     pub(super) created: Timestamp,
     /// By how much sooner than `segment.ms` says it is rolled: its share of `segment.jitter.ms`.
     pub(super) jitter_ms: i64,
-    /// Its largest timestamp, once it takes no more and somebody has asked.
-    pub(super) largest: Option<Timestamp>,
+    /// The largest timestamp of its batches, also of those without records, once it takes no more and somebody has asked.
+    pub(super) newest: Option<Timestamp>,
     /// The producers at its end, taken when it was rolled.
     pub(super) snapshot: Option<Vec<u8>>,
 }
@@ -134,7 +134,7 @@ impl Segment {
             first_timestamp: None,
             created: now,
             jitter_ms: 0,
-            largest: None,
+            newest: None,
             snapshot: None,
         }
     }

@@ -15,8 +15,12 @@ pub struct SegmentIndex {
     pub offsets: OffsetIndex,
     /// Sparse timestamps.
     pub times: TimeIndex,
-    /// The largest timestamp of any batch, with that batch's last offset.
+    /// The largest timestamp of any record, with the last offset of its batch.
     pub largest: TimestampOffset,
+    /// The largest timestamp of any batch: also of headers that a compaction has left. They name a time that no record has, so a
+    /// search must not come upon it (and `kafka-dump-log` finds fault with a time index that does); but a segment is as new as
+    /// that, as in Kafka. What is known of batches before the last [rewind](Self::rewind) is no more than `largest` says.
+    pub newest: Timestamp,
     bytes_since_entry: u64,
 }
 
@@ -28,6 +32,7 @@ impl SegmentIndex {
             offsets: OffsetIndex::new(base),
             times: TimeIndex::new(base),
             largest: TimestampOffset { timestamp: Timestamp::NONE, offset: base },
+            newest: Timestamp::NONE,
             bytes_since_entry: 0,
         }
     }
@@ -36,7 +41,7 @@ impl SegmentIndex {
     #[must_use]
     pub fn from_files(base: Offset, offsets: OffsetIndex, times: TimeIndex) -> Self {
         let largest = times.last().unwrap_or(TimestampOffset { timestamp: Timestamp::NONE, offset: base });
-        Self { offsets, times, largest, bytes_since_entry: 0 }
+        Self { offsets, times, largest, newest: largest.timestamp, bytes_since_entry: 0 }
     }
 
     /// Takes note of a batch of `bytes` that starts at `position`; an entry is due once more than `interval` bytes have
@@ -47,7 +52,8 @@ impl SegmentIndex {
             self.bytes_since_entry += bytes as u64;
             return;
         }
-        if header.max_timestamp > self.largest.timestamp {
+        self.newest = self.newest.max(header.max_timestamp);
+        if header.record_count > 0 && header.max_timestamp > self.largest.timestamp {
             self.largest = TimestampOffset { timestamp: header.max_timestamp, offset: last_offset };
         }
         if self.bytes_since_entry > u64::from(interval)
@@ -85,6 +91,7 @@ impl SegmentIndex {
         self.times.truncate_to(entry.last_offset.next());
         self.largest =
             self.times.last().unwrap_or(TimestampOffset { timestamp: Timestamp::NONE, offset: self.offsets.base() });
+        self.newest = self.largest.timestamp;
         self.bytes_since_entry = u64::MAX / 2;
         u64::from(entry.position)
     }
@@ -136,6 +143,17 @@ mod tests {
         }
         assert_eq!(at, position, "not the start of a batch");
         n
+    }
+
+    #[test]
+    fn a_header_without_records_has_no_time_that_a_search_finds_and_still_makes_the_segment_newer() {
+        let mut index = SegmentIndex::new(Offset(0));
+        index.note(&header(0, 600, 10), Offset(0), 0, 600, 512);
+        index.note(&BatchHeader { record_count: 0, ..header(1, 600, 99) }, Offset(1), 600, 600, 512);
+        index.note(&header(2, 600, 11), Offset(2), 1200, 600, 512);
+        assert_eq!(index.largest, TimestampOffset { timestamp: Timestamp(11), offset: Offset(2) });
+        assert_eq!(index.newest, Timestamp(99));
+        assert_eq!(index.offsets.len(), 2, "it is found by its offset all the same");
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod target;
 pub(super) use swap::complete_swaps;
 
 use super::Log;
-use super::error::FenceReason;
+use super::error::{FenceReason, ReadError};
 use super::state::{Phase, Segment, State, Status};
 use crate::compact::{Candidate, GroupLimits, HashSecret, LogFacts, RewriteError, SegmentFacts, Wishes};
 use crate::ids::{Offset, Timestamp};
@@ -237,7 +237,7 @@ impl Log {
                 && (asks_largest && segment.largest_timestamp.is_none()
                     || asks_first && segment.first_timestamp.is_none())
             {
-                self.ask_for_times(segment).await?;
+                self.ask_for_times(segment, behind).await?;
             }
         }
         let state = self.0.state.borrow();
@@ -253,19 +253,25 @@ impl Log {
         Ok((candidate.dirty_bytes > 0).then_some(candidate))
     }
 
-    /// The times of a segment whose index is not in memory.
-    async fn ask_for_times(&self, segment: &mut SegmentFacts) -> Result<(), CompactionError> {
-        let found = self.cold_segment(segment.base, segment.bytes).await;
+    /// The times of a segment, which ends at `end`, whose index is not in memory.
+    async fn ask_for_times(&self, segment: &mut SegmentFacts, end: Offset) -> Result<(), CompactionError> {
+        let asked = async {
+            let newest = self.proved_newest(segment.base, segment.bytes, end).await?;
+            let cold = self.cold_segment(segment.base, segment.bytes).await?;
+            Ok::<_, ReadError>((newest, cold))
+        };
+        let found = asked.await;
         if self.0.state.borrow().segment(segment.base).is_none() {
             return Err(CompactionError::Interrupted);
         }
-        let cold = found.map_err(|error| failed("read a segment's index")(io::Error::other(error.to_string())))?;
-        segment.largest_timestamp = Some(cold.index.largest.timestamp);
+        let (newest, cold) =
+            found.map_err(|error| failed("read a segment's index")(io::Error::other(error.to_string())))?;
+        segment.largest_timestamp = Some(newest);
         let first = source::first_timestamp(self, &cold.file).await.map_err(failed("read a segment"))?;
         segment.first_timestamp = first;
         if let Some(kept) = self.0.state.borrow_mut().segment_mut(segment.base) {
             kept.first_timestamp = first;
-            kept.largest = segment.largest_timestamp;
+            kept.newest = segment.largest_timestamp;
         }
         Ok(())
     }
@@ -328,7 +334,7 @@ fn facts(state: &State, index_interval: u64) -> Vec<SegmentFacts> {
             index_bytes: entries * OFFSET_ENTRY_BYTES as u64,
             time_index_bytes: (entries + 1) * TIME_ENTRY_BYTES as u64,
             first_timestamp: segment.first_timestamp,
-            largest_timestamp: segment.largest.or_else(|| segment.index.as_ref().map(|index| index.largest.timestamp)),
+            largest_timestamp: segment.newest.or_else(|| segment.index.as_ref().map(|index| index.newest)),
         }
     };
     sealed(state).map(facts).collect()

@@ -103,7 +103,7 @@ pub(super) async fn swap(
         let now = Timestamp(reactor.unix_ms().0);
         let fresh = Segment {
             first_timestamp: cleaned.first_timestamp,
-            largest: Some(cleaned.largest_timestamp),
+            newest: Some(cleaned.newest),
             ..Segment::sealed(cleaned.base, cleaned.bytes, now)
         };
         let old = state.replace_older(cleaned.base, group.len(), fresh);

@@ -36,7 +36,6 @@ pub(super) struct Target<'a> {
     /// Bytes of them that no sync has covered.
     unsynced: u64,
     first_timestamp: Option<Timestamp>,
-    largest_timestamp: Timestamp,
 }
 
 /// A cleaned segment: whole, and on stable storage under its scratch name.
@@ -44,7 +43,7 @@ pub(super) struct Cleaned {
     pub(super) base: Offset,
     pub(super) bytes: u64,
     pub(super) first_timestamp: Option<Timestamp>,
-    pub(super) largest_timestamp: Timestamp,
+    pub(super) newest: Timestamp,
 }
 
 impl<'a> Target<'a> {
@@ -66,7 +65,6 @@ impl<'a> Target<'a> {
             written: 0,
             unsynced: 0,
             first_timestamp: None,
-            largest_timestamp: Timestamp::NONE,
         })
     }
 
@@ -79,7 +77,6 @@ impl<'a> Target<'a> {
         let last_offset = header.last_offset().unwrap_or(header.base_offset);
         self.index.note(&header, last_offset, position, header.total_bytes(), self.index_interval);
         self.first_timestamp.get_or_insert(header.max_timestamp);
-        self.largest_timestamp = self.largest_timestamp.max(header.max_timestamp);
         self.noted += header.total_bytes();
     }
 
@@ -124,7 +121,7 @@ impl<'a> Target<'a> {
             base: self.base,
             bytes: self.written + self.out.len() as u64,
             first_timestamp: self.first_timestamp,
-            largest_timestamp: self.largest_timestamp,
+            newest: self.index.newest,
         };
         self.write_rest(cleaned.bytes).await.map_err(failed("write a cleaned segment"))?;
         Ok(cleaned)
