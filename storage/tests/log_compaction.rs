@@ -7,7 +7,7 @@ mod log_model;
 
 use corelog_reactor::Reactor;
 use corelog_reactor::sim::{DiskOpKind, SimWorld};
-use corelog_storage::batch::{AppendOrigin, BatchBuilder, Batches, Records, TargetCodec};
+use corelog_storage::batch::{AppendOrigin, BatchBuilder, BatchHeader, Batches, Records, TargetCodec};
 use corelog_storage::compact::GroupLimits;
 use corelog_storage::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use corelog_storage::log::{
@@ -473,6 +473,49 @@ fn a_round_ends_before_it_keeps_more_transactions_than_it_may_and_the_next_ones_
         assert!(matches!(error, CompactionError::TooManyTransactions { max: 5, .. }) && error.is_lasting(), "{error}");
         assert_eq!(log.fenced(), None);
         assert_eq!(log.clean_to(), Some(clean_to));
+    });
+}
+
+#[test]
+fn headers_that_stay_of_aborted_transactions_do_not_count_against_a_round_and_their_markers_stay_with_them() {
+    const PRODUCERS: i64 = 100;
+    let world = SimWorld::new(15);
+    let node = world.add_node();
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(4 << 10), options(&mut Dice(15))).await;
+        lead(&log).await;
+        let more = async |filler: u64| {
+            for n in 0..100 {
+                let mut builder = BatchBuilder::new(TargetCodec::None);
+                builder.append(Timestamp(TIME), Some(&(filler + n % 3).to_be_bytes()), Some(&[1; 100]), &[]);
+                append(&log, &builder.build().unwrap()).unwrap();
+            }
+            commit_all(&log).await;
+            own.sleep(Duration::from_millis(100)).await;
+        };
+        for producer in 1..=PRODUCERS {
+            transactional(&log, producer, 0, b"aborted");
+            marker(&log, producer, true);
+        }
+        more(0).await;
+        let rules = CompactionRules { delete_retention_ms: 0, ..rules() };
+        compact(&log, &rules).await.unwrap().expect("a round");
+        // Each producer's last batch is there, as a header, behind it the marker; and neither is ever alone.
+        for round in 1..4 {
+            let all = read_all(&log, Offset(0), 10_000).await;
+            let is_header = |header: &BatchHeader| header.has_producer_id() && header.record_count == 0;
+            let headers: Vec<_> = Batches::new(&all).map(|batch| batch.unwrap().header).collect();
+            let found = headers.iter().filter(|header| is_header(header)).count() as i64;
+            let markers = headers.iter().filter(|h| h.attributes.is_control() && h.record_count == 1).count() as i64;
+            assert_eq!((found, markers), (PRODUCERS, PRODUCERS), "before round {round}");
+            more(10 * round).await;
+            let few = CompactionRules { transactions_max: 5, ..rules };
+            let candidate = log.compaction_candidate(&few, log.durable_end(), Timestamp(TIME)).await.unwrap().unwrap();
+            let done = log.compact(&candidate, &few, &pace()).await.unwrap();
+            assert_eq!(done.clean_to, candidate.end, "round {round} ends early");
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 //! Which batches of transactions a compaction may drop, in the order of the log.
 //!
 //! Holds: what one pass has seen of the transactions under way. Never touches: files; the aborted transactions of the
-//! range are brought to it (Kafka: `CleanedTransactionMetadata`).
+//! range are brought to it (Kafka: `CleanedTransactionMetadata`), but for those of which there are headers without records only.
 //!
 //! | batch | may go |
 //! |---|---|
@@ -84,13 +84,13 @@ pub struct Transactions {
     ahead: VecDeque<AbortedTransaction>,
     /// And whether the pass has seen data of them.
     aborted: BTreeMap<ProducerId, (AbortedTransaction, bool)>,
-    /// Producers of whose transaction, not aborted, it has seen data.
-    committed: BTreeSet<ProducerId>,
+    /// Producers of whose transaction, none of those aborted, it has seen data.
+    others: BTreeSet<ProducerId>,
     kept: Vec<AbortedTransaction>,
 }
 
 impl Transactions {
-    /// A pass over a part of the log with these aborted transactions.
+    /// A pass over a part of the log with these aborted transactions: all that have records in it.
     #[must_use]
     pub fn new(aborted: impl IntoIterator<Item = AbortedTransaction>) -> Self {
         let mut transactions = Self::default();
@@ -116,7 +116,7 @@ impl Transactions {
                 true
             }
             None => {
-                self.committed.insert(header.producer_id);
+                self.others.insert(header.producer_id);
                 false
             }
         }
@@ -131,9 +131,10 @@ impl Transactions {
                     self.kept.push(transaction);
                     false
                 }
-                Some((_, false)) | None => true,
+                Some((_, false)) => true,
+                None => !self.others.remove(&header.producer_id),
             },
-            Control::Commit => !self.committed.remove(&header.producer_id),
+            Control::Commit => !self.others.remove(&header.producer_id),
             Control::Empty => true,
             Control::Other => false,
         }

@@ -355,7 +355,8 @@ impl Work<'_> {
         // The segment in which there were too many.
         let mut too_many = None;
         let mut aborted = Vec::new();
-        let mut open: BTreeMap<ProducerId, Offset> = BTreeMap::new();
+        // Since where, and whether there is any record of it.
+        let mut open: BTreeMap<ProducerId, (Offset, bool)> = BTreeMap::new();
         let mut scratch = DecompressScratch::new();
         'segments: for segment in segments {
             let source = Source::open(self.log, segment.base, segment.bytes).await?;
@@ -370,21 +371,24 @@ impl Work<'_> {
                 if header.attributes.is_control() {
                     let control = Control::read(&batch, &mut scratch)
                         .map_err(|error| records(&batch, RewriteError::Scan(error)))?;
-                    let first_offset = match control {
+                    let began = match control {
                         Control::Abort | Control::Commit => open.remove(&header.producer_id),
                         Control::Empty | Control::Other => None,
                     };
-                    if let (Control::Abort, Some(first_offset)) = (control, first_offset) {
+                    // Of many a producer the last batch is a header that an earlier round has left of an aborted
+                    // transaction: there is nothing of it to take out.
+                    if let (Control::Abort, Some((first_offset, true))) = (control, began) {
                         let (producer_id, last_offset) = (header.producer_id, header.base_offset);
                         aborted.push(AbortedTransaction { producer_id, first_offset, last_offset });
                     }
                 } else if header.attributes.is_transactional() {
-                    open.entry(header.producer_id).or_insert(header.base_offset);
+                    let (_, has_records) = open.entry(header.producer_id).or_insert((header.base_offset, false));
+                    *has_records |= header.record_count > 0;
                 }
             }
         }
         self.aborted = Some(aborted);
-        let undecided = open.values().min().copied();
+        let undecided = open.values().map(|(first, _)| *first).min();
         let last = undecided.and_then(|first| segments.iter().rev().find(|segment| segment.base <= first));
         let ends = [Some(candidate.end), too_many, last.map(|segment| segment.base)];
         let end = ends.into_iter().flatten().min().unwrap_or(candidate.end);
