@@ -89,9 +89,19 @@ async fn work(
                 }
             }
             2..=8 => {
-                let all = read_all(&log, log.log_start(), 5_000).await;
-                model.borrow_mut().now = reactor.unix_ms().0;
-                model.borrow().check_records(&log, &all).unwrap();
+                // A round beside it may take a tombstone out between the place of an older record, which the reader has
+                // passed, and its own: who begins anew finds neither.
+                for tries_left in (0..4).rev() {
+                    let all = read_all(&log, log.log_start(), 5_000).await;
+                    model.borrow_mut().now = reactor.unix_ms().0;
+                    match model.borrow().check_records(&log, &all) {
+                        Err(what) if what.contains("tombstone") && tries_left > 0 => println!("once more: {what}"),
+                        checked => {
+                            checked.unwrap();
+                            break;
+                        }
+                    }
+                }
             }
             9..=14 => {
                 let (all, some) = read_ranges(&reactor, &log, 5_000).await;
@@ -224,6 +234,11 @@ fn round_with(step: u64, is_cut: bool, fault: Option<i32>) -> bool {
     let got_there = count.get() > step;
     world.disk(node).clear_fault();
     if !is_cut {
+        let left = files(&reactor).into_iter().filter(|name| name.ends_with(".swap")).count();
+        assert!(
+            log.fenced().is_some() || left == 0,
+            "{left} files on their way into the log after a fault at step {step}"
+        );
         // What is good can be read, whatever has failed.
         let own = (log.clone(), model.clone());
         run(&world, &reactor, async move {

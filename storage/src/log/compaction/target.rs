@@ -9,7 +9,7 @@ use crate::disk::files::{unlink_if_there, write_full, write_synced};
 use crate::disk::{BLOCK_BYTES, align_up};
 use crate::ids::{Offset, Timestamp};
 use crate::log::Log;
-use crate::log::names::{CLEANED, INDEX, LOG, TIME_INDEX, segment_path, with_suffix};
+use crate::log::names::{CLEANED, INDEX, LOG, SWAP, TIME_INDEX, segment_path, with_suffix};
 use crate::segment::index::SegmentIndex;
 use corelog_reactor::{Durability, File, OpenHow};
 use std::io;
@@ -143,14 +143,16 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Removes what a round that came to no end, or to nothing, has written.
+/// Removes what a round that came to no end, or to nothing, has written: also an index that was renamed already, when the
+/// exchange then went no further. (Once the records are renamed, it goes on.)
 pub(super) async fn discard(log: &Log, base: Offset) {
     if log.0.is_closed() {
         // The folder may be another log's by now.
         return;
     }
-    for suffix in [LOG, INDEX, TIME_INDEX] {
-        let path = with_suffix(&segment_path(&log.0.folder, base, suffix), CLEANED);
+    for (suffix, state) in [(LOG, CLEANED), (INDEX, CLEANED), (TIME_INDEX, CLEANED), (INDEX, SWAP), (TIME_INDEX, SWAP)]
+    {
+        let path = with_suffix(&segment_path(&log.0.folder, base, suffix), state);
         if let Err(error) = unlink_if_there(log.0.env.reactor(), &path).await {
             tracing::warn!(path = %path.display(), %error, "cannot remove it: the next start does");
         }
