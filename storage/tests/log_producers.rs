@@ -5,10 +5,11 @@ mod log_common;
 
 use corelog_reactor::sim::{NodeId, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits};
-use corelog_storage::ids::{ProducerId, Timestamp};
-use corelog_storage::log::{AppendError, Log, LogConfig, StorageOptions};
+use corelog_storage::ids::{Offset, ProducerId, Timestamp};
+use corelog_storage::log::{AppendError, CommitLogUse, Log, LogConfig, StorageOptions};
 use log_common::*;
 use std::path::Path;
+use std::time::Duration;
 
 /// The time in every batch of [`producer_batch`].
 const WRITTEN: i64 = 4_000_000_000_000;
@@ -60,5 +61,43 @@ fn the_configured_time_holds_for_what_a_start_loads() {
         let log = Log::open(&env, name(), remembers_for(3_000)).await.unwrap();
         assert_eq!(log.expire_producers(Timestamp(WRITTEN + 2_999)), 0);
         assert_eq!(log.expire_producers(Timestamp(WRITTEN + 3_000)), 1);
+    });
+}
+
+/// Found by seed 455410 of `log_crash`. A recovery point right at the end of a segment has the snapshot that the segment's
+/// seal writes as well: it went when the next recovery point was made, and where all records before it were deleted and those
+/// behind it cut off, nothing knew the producer any more. A record sent again would have been taken for a new one. (Kafka
+/// forgets the producer here: its `truncateAndReload` drops snapshots at the log start.)
+#[test]
+fn a_cut_back_to_the_log_start_still_knows_the_producer_of_the_records_that_were_deleted() {
+    let world = SimWorld::new(3);
+    let node = world.add_node();
+    let reactor = start(&world, node);
+    reactor.block_on(async {
+        let options = StorageOptions {
+            recovery_point_bytes_max: 4 << 10,
+            commit_log: CommitLogUse::Never,
+            ..StorageOptions::default()
+        };
+        let (_data, env) = storage(&reactor, Path::new("/data"), options).await;
+        let config = LogConfig { segment_bytes_max: 16 << 10, ..LogConfig::default() };
+        let log = Log::open_or_create(&env, name(), config).await.unwrap();
+        lead(&log).await;
+        // The first fills the segment and more than the bytes up to a recovery point: that lies at its end.
+        append(&log, &producer_batch(2, 7_000, 1, 42, 0)).unwrap();
+        commit_all(&log).await;
+        reactor.sleep(Duration::from_millis(100)).await;
+        append(&log, &producer_batch(2, 7_000, 2, 42, 2)).unwrap();
+        commit_all(&log).await;
+        reactor.sleep(Duration::from_millis(100)).await;
+        assert_eq!(log.status().segments, 2, "the second batch begins the second segment");
+        log.delete_records(Offset(2)).await.unwrap();
+        reactor.sleep(Duration::from_millis(100)).await;
+        assert_eq!(log.truncate_to(Offset(2)).await.unwrap(), Offset(2));
+        assert_eq!((log.log_start(), log.log_end()), (Offset(2), Offset(2)));
+        log.new_epoch(corelog_storage::ids::LeaderEpoch(log.epoch().0 + 1), log.log_end()).unwrap();
+        assert!(matches!(append(&log, &producer_batch(2, 7_000, 1, 42, 0)), Err(AppendError::Duplicate { .. })));
+        append(&log, &producer_batch(2, 7_000, 2, 42, 2)).unwrap();
+        commit_all(&log).await;
     });
 }
