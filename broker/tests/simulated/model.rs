@@ -157,6 +157,10 @@ impl Model {
 
     fn takes_rules(&mut self, name: &str, id: Uuid) {
         let rules = self.rules.get(name).cloned().unwrap_or_default();
+        // Its partitions may be known already: they were seen while it was not known whose they are.
+        for (_, partition) in self.partitions.range_mut((id, i32::MIN)..=(id, i32::MAX)) {
+            partition.rules = rules.clone();
+        }
         self.rules_of.insert(id, rules);
     }
 

@@ -6,13 +6,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use corelog_broker::start::node::Broken;
-use corelog_net::wire::ErrorCode;
+use corelog_net::wire::{ErrorCode, Uuid};
 use corelog_reactor::ReactorLimits;
 use corelog_reactor::sim::{DiskFault, SimWorld};
 use corelog_storage::batch::{BatchBuilder, Batches, TargetCodec};
 use corelog_storage::ids::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::client::{Connection, Gone, Trace};
+use super::kept::Rules;
+use super::model::{Model, Topic};
 use super::node::{Boot, DATA, Setup, SimBroker};
 use super::random::Random;
 use super::requests::{self, Fetch, Place};
@@ -381,4 +383,24 @@ fn a_compacted_topic_takes_records_with_keys_only_and_is_compacted_also_over_a_p
     let setup = Setup::random(&mut Random::new(1), Broken::Nothing);
     assert!(matches!(scene.broker.start(&setup, Duration::from_secs(10)), Boot::Serving));
     assert_eq!(read(&scene), compacted);
+}
+
+/// Seed 600724, a fault of the model: the partitions were seen before it was known whose they are, and from then on taken for
+/// those of a topic that keeps everything.
+#[test]
+fn a_topic_whose_creation_was_in_doubt_is_judged_by_its_own_settings() {
+    let mut random = Random::new(600_724);
+    let rules = std::iter::repeat_with(|| Rules::random(&mut random)).find(|rules| rules.retains() && rules.compacts);
+    let mut model = Model::default();
+    let id = Uuid([7; 16]);
+    model.rules.insert("churn".to_owned(), rules.expect("some that retain"));
+    model.topics.insert("churn".to_owned(), Topic::Unknown);
+    // Its creation was not answered; it is there while that life goes on, and in the next.
+    model.observed("churn", Some((id, 1)), false);
+    model.partition((id, 0)).leader_epoch(0, false);
+    model.observed("churn", Some((id, 1)), true);
+    assert!(model.rules(id).retains());
+    let then = model.facts((id, 0));
+    model.partition((id, 0)).ends(then, 4, 9, 1_000);
+    assert_eq!(model.facts((id, 0)).log_start, 4, "retention may have moved it");
 }
