@@ -3,7 +3,7 @@
 
 mod log_common;
 
-use corelog_reactor::sim::{NodeId, SimDisk, SimWorld};
+use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::Offset;
@@ -12,7 +12,9 @@ use corelog_storage::log::{
 };
 use corelog_storage::segment::scan::BatchFault;
 use log_common::*;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 struct Bench {
@@ -240,6 +242,43 @@ fn whoever_still_sends_from_a_segment_is_told_before_it_is_cut_or_removed_and_no
             drop(second);
         });
     }
+}
+
+#[test]
+fn a_segment_that_made_room_for_another_one_is_removed_when_its_last_reader_has_ended_and_not_before() {
+    let bench = bench(6);
+    bench.reactor.block_on(async {
+        let options = StorageOptions { cold_segments_max: 1, ..StorageOptions::default() };
+        let (_data, _env, log) = bench.cold_log_with(|_| 1_000, options).await;
+        log.set_config(LogConfig { file_delete_delay_ms: 0, ..log.config() });
+        let path = log.folder().join("00000000000000000000.log");
+        let whole = bench.disk().contents(&path).unwrap();
+        let slow = path.clone();
+        bench.disk().set_fault(move |op| {
+            let is_it = op.kind == DiskOpKind::Read && op.path == slow;
+            is_it.then_some(DiskFault::Slow(Duration::from_secs(10)))
+        });
+        let read: Rc<RefCell<Option<Vec<u8>>>> = Rc::default();
+        let (own, slot) = (log.clone(), Rc::clone(&read));
+        let task = async move {
+            let cold = own.read_cold(plan(&own, Offset(0), own.log_end(), 40_000).unwrap()).await;
+            slot.borrow_mut().replace(cold.unwrap().unwrap().to_vec());
+        };
+        bench.reactor.spawn(task).unwrap();
+        bench.reactor.sleep(Duration::from_secs(1)).await;
+        // Another segment takes the only place.
+        let last = plan(&log, Offset(300), log.log_end(), 40_000).unwrap();
+        assert!(last.is_sealed());
+        log.read_cold(last).await.unwrap().unwrap();
+        log.delete_records(log.log_end()).await.unwrap();
+        bench.reactor.sleep(Duration::from_secs(5)).await;
+        assert_eq!(*read.borrow(), None, "it is still read");
+        assert!(bench.disk().contents(&path).as_ref() == Some(&whole), "and whole");
+        bench.reactor.sleep(Duration::from_secs(10)).await;
+        let got = read.take().expect("an end");
+        assert!(got.len() > 30_000 && whole.starts_with(&got), "{} bytes", got.len());
+        assert_eq!(bench.disk().contents(&path), None, "nobody reads it any more");
+    });
 }
 
 #[test]

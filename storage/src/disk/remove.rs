@@ -4,6 +4,9 @@
 //!
 //! Unlinking a file of half a gigabyte stalled durable writes on the same ext4 for 0.7-0.85 s: the journal carries all of
 //! its extents (and discards) at once. So a big file loses its length in steps first, with pauses between.
+//!
+//! A step ends where no folio of the page cache lies across: of one that is cut within, the kernel zeroes the rest, also where
+//! it is on its way to a reader (in a pipe, in a socket). Pages that leave the file whole keep their bytes.
 
 use super::files::unlink_if_there;
 use corelog_reactor::{File, OpenHow, Reactor};
@@ -11,8 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a file loses at once.
+/// What a file loses at once. Folios are as large as a power of two, lie at multiples of it, and are no larger than this
+/// (2 MiB with pages of 4 KiB).
 const STEP_BYTES: u64 = 16 << 20;
+const _: () = assert!(STEP_BYTES.is_power_of_two());
 /// The pause after a step, for everybody else's writes.
 const STEP_PAUSE: Duration = Duration::from_millis(20);
 /// The suffix of a folder whose log (or purpose) is gone and whose content is being removed.
@@ -39,14 +44,14 @@ pub const fn is_big(len: u64) -> bool {
     len > STEP_BYTES
 }
 
-/// Takes a file's length in steps, until little is left or it shall not go on.
+/// Takes a file's length in steps to multiples of [`STEP_BYTES`], until little is left or it shall not go on.
 ///
 /// # Errors
 /// As the operations give them.
 pub async fn shrink(reactor: &Reactor, file: &File, goes_on: impl Fn() -> bool) -> io::Result<()> {
     let mut left = file.len()?;
     while is_big(left) && goes_on() {
-        left -= STEP_BYTES;
+        left = (left - 1) / STEP_BYTES * STEP_BYTES;
         file.truncate(left).await?;
         reactor.sleep(STEP_PAUSE).await;
     }

@@ -1,11 +1,12 @@
 //! Reading what is only on disk: direct reads, so that the page cache plays no part. ([`super::cold_range`] is the other
 //! way, which reads nothing.)
 //!
-//! Holds: the execution of a plan, and the few sealed segments that stay open with their indexes.
+//! Holds: the execution of a plan. (The few sealed segments that stay open with their indexes: [`super::cold_segments`].)
 //! Never touches: bytes that are not on stable storage.
 
 use super::Log;
 use super::cold_range::Places;
+use super::cold_segments::ColdSegment;
 use super::env::StorageEnv;
 use super::error::{Damage, ReadError};
 use super::index_check::names;
@@ -20,12 +21,11 @@ use crate::segment::index::SegmentIndex;
 use crate::segment::offset_index::{IndexError, OffsetEntry, OffsetIndex};
 use crate::segment::scan::{BatchFault, ScanStop, Scanner};
 use crate::segment::time_index::{TimeIndex, TimestampOffset};
-use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow, SharedFile, WeakSharedFile};
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use corelog_reactor::{AlignedBuf, File, IoBufs, IoVecs, OpenHow};
+use std::cell::RefCell;
 use std::io;
 use std::ops::Deref;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 /// Index entries that are tried, one before the other, until one is true.
 const FALSE_ENTRIES_MAX: usize = 8;
@@ -91,123 +91,6 @@ impl Deref for ColdRead {
 unsafe impl IoBufs for ColdRead {
     fn expose(&self, into: &mut IoVecs) {
         into.push(self);
-    }
-}
-
-/// A sealed segment that is open.
-pub(crate) struct ColdSegment {
-    log: u64,
-    pub(super) base: Offset,
-    pub(super) file: File,
-    pub(super) index: SegmentIndex,
-    /// The same file, open for the page cache, once a reader was given a range of it.
-    pub(super) shared: RefCell<Option<SharedFile>>,
-    pub(super) places: Places,
-    /// Exchanges of segments by compaction, when it was opened.
-    swaps: Option<u64>,
-}
-
-/// A file that readers may have a range of, and the log does not use any more.
-#[derive(Default)]
-pub(super) struct Lent(Vec<WeakSharedFile>);
-
-impl Lent {
-    /// It is about to go: whoever still sends from it stops.
-    pub(super) fn revoke(&self) {
-        self.0.iter().filter_map(WeakSharedFile::upgrade).for_each(|file| file.revoke());
-    }
-}
-
-/// The sealed segments that are open, last used last.
-pub(crate) struct ColdSegments {
-    open: RefCell<VecDeque<Rc<ColdSegment>>>,
-    max: usize,
-    /// Files that readers may still have a range of, also when the segment is not open here any more.
-    lent: RefCell<Vec<(u64, Offset, WeakSharedFile)>>,
-    revocations: Cell<u64>,
-}
-
-impl ColdSegments {
-    pub(super) fn new(max: usize) -> Self {
-        Self { open: RefCell::default(), max: max.max(1), lent: RefCell::default(), revocations: Cell::new(0) }
-    }
-
-    fn find(&self, log: u64, base: Offset) -> Option<Rc<ColdSegment>> {
-        let mut open = self.open.borrow_mut();
-        let at = open.iter().position(|s| s.log == log && s.base == base)?;
-        let found = open.remove(at)?;
-        open.push_back(found.clone());
-        Some(found)
-    }
-
-    fn insert(&self, segment: Rc<ColdSegment>) {
-        let mut open = self.open.borrow_mut();
-        let is_open = open.iter().any(|s| s.log == segment.log && s.base == segment.base);
-        assert!(
-            !is_open,
-            "segment {} of log {} is open already: one of the two would outlive it",
-            segment.base, segment.log
-        );
-        if open.len() >= self.max {
-            open.pop_front();
-        }
-        open.push_back(segment);
-    }
-
-    /// Closes one segment of a log for all reads to come; those that are under way have it until they end.
-    pub(super) fn take(&self, log: u64, base: Offset) -> Weak<ColdSegment> {
-        let mut open = self.open.borrow_mut();
-        let at = open.iter().position(|s| s.log == log && s.base == base);
-        at.and_then(|at| open.remove(at)).map_or_else(Weak::new, |segment| Rc::downgrade(&segment))
-    }
-
-    /// The same of a segment that another one has replaced; and what readers still have of its file, which stays for a
-    /// while.
-    pub(super) fn take_replaced(&self, log: u64, base: Offset) -> (Weak<ColdSegment>, Lent) {
-        let is_it = |of: &mut (u64, Offset, WeakSharedFile)| of.0 == log && of.1 == base;
-        let lent = self.lent.borrow_mut().extract_if(.., is_it).map(|(.., file)| file).collect();
-        (self.take(log, base), Lent(lent))
-    }
-
-    /// The same before the file goes: whoever still sends from it stops.
-    pub(super) fn take_back(&self, log: u64, base: Offset) -> Weak<ColdSegment> {
-        self.revoke(log, Some(base));
-        self.take(log, base)
-    }
-
-    /// Closes what is open of a log, or of one segment of it.
-    pub(super) fn close(&self, log: u64, base: Option<Offset>) {
-        self.open.borrow_mut().retain(|s| s.log != log || base.is_some_and(|b| b != s.base));
-    }
-
-    /// The same before the files change or go: whoever still sends from them stops.
-    pub(super) fn forget(&self, log: u64, base: Option<Offset>) {
-        self.close(log, base);
-        self.revoke(log, base);
-    }
-
-    fn revoke(&self, log: u64, base: Option<Offset>) {
-        self.revocations.set(self.revocations.get() + 1);
-        self.lent.borrow_mut().retain(|(of, segment, file)| {
-            let goes = *of == log && base.is_none_or(|base| base == *segment);
-            if goes && let Some(file) = file.upgrade() {
-                file.revoke();
-            }
-            !goes
-        });
-    }
-
-    /// How often files were taken back.
-    pub(super) fn revocations(&self) -> u64 {
-        self.revocations.get()
-    }
-
-    /// A reader is about to be given ranges of this file.
-    pub(super) fn lent(&self, log: u64, base: Offset, file: &SharedFile) {
-        let mut lent = self.lent.borrow_mut();
-        // No more of them than there are files open.
-        lent.retain(|(_, _, file)| file.upgrade().is_some());
-        lent.push((log, base, file.downgrade()));
     }
 }
 

@@ -15,7 +15,8 @@
 //! ```
 
 use super::Log;
-use super::cold::{ColdSegment, take};
+use super::cold::take;
+use super::cold_segments::ColdSegment;
 use super::index_check::names;
 use super::names::{LOG, segment_path};
 use super::read::{ColdPlan, Near};

@@ -3,7 +3,7 @@
 //! Holds: the reactor's handle, the options, the maker of spares, the tail cache's budget, the writer of the shard's
 //! checkpoint, the syncs of the data folder, the open sealed segments, the counters. Never touches: what a log holds.
 
-use super::cold::ColdSegments;
+use super::cold_segments::ColdSegments;
 use super::config::StorageOptions;
 use super::counters::StorageCounters;
 use super::event::Event;

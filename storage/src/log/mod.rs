@@ -26,6 +26,7 @@ mod change;
 mod close;
 mod cold;
 mod cold_range;
+mod cold_segments;
 mod commit;
 mod compaction;
 mod config;

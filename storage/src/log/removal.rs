@@ -17,7 +17,7 @@
 //!
 //! While the disk is full nothing waits for the delay.
 
-use super::cold::{ColdSegment, Lent};
+use super::cold_segments::{Lent, Readers};
 use super::env::StorageEnv;
 use super::names::{DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, parse_file_name, segment_path};
 use super::state::{Phase, Status};
@@ -55,7 +55,7 @@ struct Removal {
     base: Offset,
     /// Of its records, as far as is known.
     bytes: u64,
-    readers: Weak<ColdSegment>,
+    readers: Readers,
     /// Whoever sends from it stops before it goes.
     lent: Lent,
     step: Step,
@@ -207,19 +207,19 @@ impl Log {
     /// Has the files of segments removed that a start found below the log start, and did not open.
     pub(super) fn remove_unopened(&self, bases: Vec<Offset>) {
         for base in bases {
-            self.remove_later(Duration::ZERO, base, u64::MAX, Weak::new(), Lent::default(), Step::Remove);
+            self.remove_later(Duration::ZERO, base, u64::MAX, Readers::default(), Lent::default(), Step::Remove);
         }
     }
 
     /// Has the rest of removals done that an earlier run has begun.
     pub(super) fn remove_deleted(&self, bases: Vec<Offset>) {
         for base in bases {
-            self.remove_later(Duration::ZERO, base, u64::MAX, Weak::new(), Lent::default(), Step::RemoveDeleted);
+            self.remove_later(Duration::ZERO, base, u64::MAX, Readers::default(), Lent::default(), Step::RemoveDeleted);
         }
     }
 
     /// Has the file removed, named `.deleted` by now, of a segment of `bytes` that a compacted one has replaced.
-    pub(super) fn remove_replaced(&self, base: Offset, bytes: u64, readers: Weak<ColdSegment>, lent: Lent) {
+    pub(super) fn remove_replaced(&self, base: Offset, bytes: u64, readers: Readers, lent: Lent) {
         self.remove_later(self.delete_delay(), base, bytes, readers, lent, Step::RemoveDeleted);
     }
 
@@ -233,15 +233,7 @@ impl Log {
         Ok(())
     }
 
-    fn remove_later(
-        &self,
-        delay: Duration,
-        base: Offset,
-        bytes: u64,
-        readers: Weak<ColdSegment>,
-        lent: Lent,
-        step: Step,
-    ) {
+    fn remove_later(&self, delay: Duration, base: Offset, bytes: u64, readers: Readers, lent: Lent, step: Step) {
         let env = &self.0.env;
         let (due, log) = (env.reactor().now() + delay, self.0.me.clone());
         env.removals().push(Removal { due, number: 0, log, base, bytes, readers, lent, step }, env);
@@ -278,10 +270,11 @@ impl Log {
             Step::Remove | Step::RemoveDeleted => {
                 // Opened again since by a read that was planned before.
                 let late = match step {
-                    Step::RemoveDeleted => Weak::new(),
+                    Step::RemoveDeleted => Readers::default(),
                     Step::SetAside | Step::Remove => inner.env.cold().take_back(inner.number, base),
                 };
-                if let Some(readers) = [removal.readers, late].into_iter().find(|readers| readers.strong_count() > 0) {
+                let readers = removal.readers.and(late);
+                if readers.are_there() {
                     self.remove_later(READERS_PAUSE, base, bytes, readers, lent, step);
                     return Ok(());
                 }
