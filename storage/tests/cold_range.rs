@@ -3,8 +3,7 @@
 
 mod log_common;
 
-use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
-use corelog_reactor::{Reactor, ReactorLimits};
+use corelog_reactor::sim::{DiskFault, DiskOpKind};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::Offset;
 use corelog_storage::log::{
@@ -17,27 +16,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-struct Bench {
-    world: SimWorld,
-    node: NodeId,
-    reactor: Reactor,
-}
-
-fn bench(seed: u64) -> Bench {
-    let world = SimWorld::new(seed);
-    let node = world.add_node();
-    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
-    let reactor = Reactor::new(world.driver(node), limits);
-    Bench { world, node, reactor }
-}
-
 const RANGE_MIN: usize = 4096;
 
 impl Bench {
-    fn disk(&self) -> SimDisk {
-        self.world.disk(self.node)
-    }
-
     /// A log of several sealed segments of about 200 KiB, just opened: nothing of it is in memory.
     async fn cold_log(&self, value_bytes: impl Fn(u64) -> usize) -> (DataDir, StorageEnv, Log) {
         self.cold_log_with(value_bytes, StorageOptions { range_bytes_min: RANGE_MIN, ..StorageOptions::default() })

@@ -3,8 +3,7 @@
 
 mod log_common;
 
-use corelog_reactor::sim::SimWorld;
-use corelog_reactor::{Reactor, ReactorLimits};
+use corelog_reactor::Reactor;
 use corelog_storage::disk::files::write_synced;
 use corelog_storage::ids::Offset;
 use corelog_storage::log::{Log, LogConfig, StorageOptions};
@@ -12,12 +11,6 @@ use log_common::*;
 use std::path::{Path, PathBuf};
 
 const RECORDS: i32 = 4;
-
-fn reactor(seed: u64) -> Reactor {
-    let world = SimWorld::new(seed);
-    let node = world.add_node();
-    Reactor::new(world.driver(node), ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() })
-}
 
 fn names(reactor: &Reactor, suffix: &str) -> Vec<i64> {
     let entries = reactor.list_dir(Path::new("/data/orders-0")).unwrap();
@@ -49,7 +42,7 @@ async fn life(reactor: &Reactor, config: &LogConfig, batches: i32) -> (u64, Offs
 
 #[test]
 fn each_clean_stop_leaves_the_snapshots_at_segments_bases_and_its_own() {
-    let reactor = reactor(1);
+    let reactor = bench(1).reactor;
     reactor.block_on(async {
         let config = LogConfig { segment_bytes_max: 16 << 10, ..LogConfig::default() };
         let mut most = 0;
@@ -67,7 +60,7 @@ fn each_clean_stop_leaves_the_snapshots_at_segments_bases_and_its_own() {
 
 #[test]
 fn a_start_removes_snapshots_that_are_at_no_base_and_not_the_latest() {
-    let reactor = reactor(2);
+    let reactor = bench(2).reactor;
     reactor.block_on(async {
         let (_, end) = life(&reactor, &LogConfig::default(), 3).await;
         // As versions before this one have left them, one for each stop.
@@ -86,7 +79,7 @@ fn a_start_removes_snapshots_that_are_at_no_base_and_not_the_latest() {
 fn a_damaged_index_of_a_log_that_was_stopped_is_read_from_its_batches_once() {
     for suffix in [".index", ".timeindex"] {
         for damage in ["garbage", "another batch", "missing"] {
-            let reactor = reactor(3);
+            let reactor = bench(3).reactor;
             reactor.block_on(async {
                 let config = LogConfig::default();
                 life(&reactor, &config, 40).await;

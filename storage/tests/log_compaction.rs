@@ -27,17 +27,11 @@ use std::time::Duration;
 fn a_round_leaves_the_newest_record_of_each_key_and_the_log_goes_on() {
     let world = SimWorld::new(1);
     let node = world.add_node();
-    let model: Rc<RefCell<Model>> = Rc::default();
     let reactor = reactor_of(&world, node);
-    let own = (reactor.clone(), model.clone());
+    let own = reactor.clone();
     let _kept = run(&world, &reactor, async move {
-        let (reactor, model) = own;
-        let mut dice = Dice(1);
-        let (data, env, log) =
-            open(reactor.clone(), LogConfig { file_delete_delay_ms: 60_000, ..config(16 << 10) }, options(&mut dice))
-                .await;
-        lead(&log).await;
-        fill(&reactor, &log, &model, &mut dice, 9, 30).await;
+        let later = LogConfig { file_delete_delay_ms: 60_000, ..config(16 << 10) };
+        let (kept, log, model, mut dice) = filled(&own, Dice(1), later, 9, 30).await;
         let before = (log.log_end(), log.status().bytes);
         let done = compact(&log, &rules()).await.unwrap().expect("a round");
         assert_eq!(done.segments, (8, 1));
@@ -66,12 +60,12 @@ fn a_round_leaves_the_newest_record_of_each_key_and_the_log_goes_on() {
         let (offset, ..) = records(&all)[3];
         let found = log.offset_for_timestamp(Timestamp(TIME + offset), log.log_end()).await.unwrap().unwrap();
         assert_eq!(found.offset, Offset(offset));
-        fill(&reactor, &log, &model, &mut dice, 5, 30).await;
+        fill(&own, &log, &model, &mut dice, 5, 30).await;
         let done = compact(&log, &rules()).await.unwrap().expect("another round");
         assert_eq!(done.segments, (4, 1), "the compacted segment and the three behind it become one");
         let all = read_all(&log, Offset(0), 10_000).await;
         model.borrow_mut().check(&log, &all).unwrap();
-        (data, env, log)
+        (kept, log)
     });
     // The replaced files go a while later.
     assert!(files(&reactor).iter().any(|name| name.ends_with(".deleted")));
@@ -90,17 +84,13 @@ fn a_compacted_log_opens_again_with_and_without_its_indexes_and_snapshots() {
     for what in ["", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint", "all"] {
         let world = SimWorld::new(2);
         let node = world.add_node();
-        let model: Rc<RefCell<Model>> = Rc::default();
         let reactor = reactor_of(&world, node);
-        let own = (reactor.clone(), model.clone());
-        run(&world, &reactor, async move {
-            let (reactor, model) = own;
-            let mut dice = Dice(2);
-            let (_data, _env, log) = open(reactor.clone(), config(16 << 10), options(&mut dice)).await;
-            lead(&log).await;
-            fill(&reactor, &log, &model, &mut dice, 9, 30).await;
+        let own = reactor.clone();
+        let model = run(&world, &reactor, async move {
+            let (_kept, log, model, mut dice) = filled(&own, Dice(2), config(16 << 10), 9, 30).await;
             compact(&log, &rules()).await.unwrap().expect("a round");
-            fill(&reactor, &log, &model, &mut dice, 4, 30).await;
+            fill(&own, &log, &model, &mut dice, 4, 30).await;
+            model
         });
         world.crash(node);
         let reactor = reactor_of(&world, node);
@@ -141,15 +131,10 @@ fn a_truncation_to_within_what_was_compacted_cuts_behind_the_last_batch_before_i
     for offset in (1..120).step_by(7) {
         let world = SimWorld::new(6);
         let node = world.add_node();
-        let model: Rc<RefCell<Model>> = Rc::default();
         let reactor = reactor_of(&world, node);
-        let own = (reactor.clone(), model.clone());
+        let own = reactor.clone();
         let expected = run(&world, &reactor, async move {
-            let (reactor, model) = own;
-            let mut dice = Dice(6);
-            let (_data, _env, log) = open(reactor.clone(), config(8 << 10), options(&mut dice)).await;
-            lead(&log).await;
-            fill(&reactor, &log, &model, &mut dice, 9, 30).await;
+            let (_kept, log, ..) = filled(&own, Dice(6), config(8 << 10), 9, 30).await;
             compact(&log, &rules()).await.unwrap().expect("a round");
             let all = read_all(&log, Offset(0), 10_000).await;
             let before: Vec<_> = offsets(&all).into_iter().take_while(|(_, last)| *last < offset).collect();
@@ -241,14 +226,10 @@ fn a_compacted_segment_that_lost_its_end_is_rot_and_so_is_a_hole_behind_what_was
 fn a_round_that_reads_a_damaged_batch_writes_nothing_anew() {
     let world = SimWorld::new(4);
     let node = world.add_node();
-    let model: Rc<RefCell<Model>> = Rc::default();
     let reactor = reactor_of(&world, node);
     let own = reactor.clone();
     run(&world, &reactor, async move {
-        let mut dice = Dice(4);
-        let (_data, _env, log) = open(own.clone(), config(16 << 10), options(&mut dice)).await;
-        lead(&log).await;
-        fill(&own, &log, &model, &mut dice, 4, 30).await;
+        let (_kept, log, ..) = filled(&own, Dice(4), config(16 << 10), 4, 30).await;
         let file = own.open(&segment(0), corelog_reactor::OpenHow::write()).await.unwrap();
         let (read, byte) = file.read_at(vec![0; 1], 900).await;
         read.unwrap();
@@ -310,15 +291,10 @@ fn a_big_file_of_a_replaced_segment_gets_shorter_step_by_step_also_before_the_ne
 fn a_follower_of_a_compacted_log_has_its_records_and_no_gaps_also_after_a_power_cut() {
     let world = SimWorld::new(10);
     let (leader, follower) = (world.add_node(), world.add_node());
-    let model: Rc<RefCell<Model>> = Rc::default();
     let reactor = reactor_of(&world, leader);
-    let own = (reactor.clone(), model.clone());
+    let own = reactor.clone();
     let (bytes, end) = run(&world, &reactor, async move {
-        let (reactor, model) = own;
-        let mut dice = Dice(10);
-        let (_data, _env, log) = open(reactor.clone(), config(16 << 10), options(&mut dice)).await;
-        lead(&log).await;
-        fill(&reactor, &log, &model, &mut dice, 9, 30).await;
+        let (_kept, log, ..) = filled(&own, Dice(10), config(16 << 10), 9, 30).await;
         compact(&log, &rules()).await.unwrap().expect("a round");
         (read_all(&log, Offset(0), 10_000).await, log.log_end())
     });
@@ -399,15 +375,10 @@ fn a_gap_of_more_offsets_than_compaction_leaves_out_is_refused_and_appends_nothi
 fn a_segment_that_two_readers_opened_at_once_is_read_as_it_is_after_it_was_compacted() {
     let world = SimWorld::new(14);
     let node = world.add_node();
-    let model: Rc<RefCell<Model>> = Rc::default();
     let reactor = reactor_of(&world, node);
-    let own = (reactor.clone(), model.clone());
+    let own = reactor.clone();
     run(&world, &reactor, async move {
-        let (reactor, model) = own;
-        let mut dice = Dice(14);
-        let (_data, _env, log) = open(reactor.clone(), config(8 << 10), options(&mut dice)).await;
-        lead(&log).await;
-        fill(&reactor, &log, &model, &mut dice, 6, 40).await;
+        let (_kept, log, model, _) = filled(&own, Dice(14), config(8 << 10), 6, 40).await;
         let read = Rc::new(Cell::new(0));
         for _ in 0..2 {
             let (log, read) = (log.clone(), read.clone());
@@ -415,10 +386,10 @@ fn a_segment_that_two_readers_opened_at_once_is_read_as_it_is_after_it_was_compa
                 drop(read_all(&log, Offset(0), 3_000).await);
                 read.set(read.get() + 1);
             };
-            reactor.spawn(task).expect("a task");
+            own.spawn(task).expect("a task");
         }
         while read.get() < 2 {
-            reactor.sleep(Duration::from_millis(1)).await;
+            own.sleep(Duration::from_millis(1)).await;
         }
         compact(&log, &CompactionRules { limits: GroupLimits { bytes: 1, index_bytes: 1 << 20 }, ..rules() })
             .await

@@ -4,53 +4,16 @@
 
 mod log_common;
 
-use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
-use corelog_reactor::{Reactor, ReactorLimits};
-use corelog_storage::disk::datadir::DataDir;
+use corelog_reactor::sim::{DiskFault, DiskOpKind};
 use corelog_storage::ids::{LeaderEpoch, Offset};
-use corelog_storage::log::{AppendError, Log, LogConfig, StorageEnv, StorageOptions};
+use corelog_storage::log::{AppendError, Log, LogConfig};
 use log_common::*;
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-struct Bench {
-    world: SimWorld,
-    node: NodeId,
-    reactor: Reactor,
-}
-
-/// Not attached to the world: `block_on` runs it.
-fn bench(seed: u64) -> Bench {
-    let world = SimWorld::new(seed);
-    let node = world.add_node();
-    let reactor = start(&world, node);
-    Bench { world, node, reactor }
-}
-
-fn start(world: &SimWorld, node: NodeId) -> Reactor {
-    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
-    Reactor::new(world.driver(node), limits)
-}
-
 impl Bench {
-    fn disk(&self) -> SimDisk {
-        self.world.disk(self.node)
-    }
-
-    fn cut_power(&mut self) {
-        self.world.crash(self.node);
-        self.reactor = start(&self.world, self.node);
-    }
-
-    async fn open(&self, config: LogConfig) -> (DataDir, StorageEnv, Log) {
-        let options = StorageOptions { no_space_retry: Duration::from_millis(5), ..StorageOptions::default() };
-        let (data, env) = storage(&self.reactor, Path::new("/data"), options).await;
-        let log = Log::open_or_create(&env, name(), config).await.unwrap();
-        (data, env, log)
-    }
-
     fn has_checkpoint(&self) -> bool {
         let entries = self.reactor.list_dir(Path::new("/data/orders-0")).unwrap();
         entries.iter().any(|entry| entry.name == "leader-epoch-checkpoint")

@@ -3,57 +3,14 @@
 
 mod log_common;
 
-use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
-use corelog_reactor::{OpenHow, Reactor, ReactorLimits};
+use corelog_reactor::OpenHow;
+use corelog_reactor::sim::{DiskFault, DiskOpKind};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::{LeaderEpoch, Offset, Timestamp};
-use corelog_storage::log::{
-    AppendError, CommitError, Damage, FenceReason, Log, LogConfig, OpenError, StorageEnv, StorageOptions,
-};
+use corelog_storage::log::{AppendError, CommitError, Damage, FenceReason, Log, LogConfig, OpenError, StorageOptions};
 use log_common::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-struct Bench {
-    world: SimWorld,
-    node: NodeId,
-    reactor: Reactor,
-}
-
-/// Not attached to the world: `block_on` runs it.
-fn bench(seed: u64) -> Bench {
-    let world = SimWorld::new(seed);
-    let node = world.add_node();
-    let reactor = start(&world, node);
-    Bench { world, node, reactor }
-}
-
-fn start(world: &SimWorld, node: NodeId) -> Reactor {
-    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
-    Reactor::new(world.driver(node), limits)
-}
-
-impl Bench {
-    fn disk(&self) -> SimDisk {
-        self.world.disk(self.node)
-    }
-
-    fn cut_power(&mut self) {
-        self.world.crash(self.node);
-        self.reactor = start(&self.world, self.node);
-    }
-
-    async fn open(&self, config: LogConfig) -> (DataDir, StorageEnv, Log) {
-        self.open_with(config, StorageOptions::default()).await
-    }
-
-    async fn open_with(&self, config: LogConfig, options: StorageOptions) -> (DataDir, StorageEnv, Log) {
-        let options = StorageOptions { no_space_retry: Duration::from_millis(5), ..options };
-        let (data, env) = storage(&self.reactor, Path::new("/data"), options).await;
-        let log = Log::open_or_create(&env, name(), config).await.unwrap();
-        (data, env, log)
-    }
-}
 
 fn segment(base: i64) -> PathBuf {
     PathBuf::from(format!("/data/orders-0/{base:020}.log"))
@@ -346,7 +303,7 @@ fn a_busy_log_rolls_into_pre_written_spares() {
 fn eviction_keeps_the_tail_within_its_budget() {
     let bench = bench(11);
     bench.reactor.block_on(async {
-        let options = StorageOptions { tail_cache_bytes_max: 256 << 10, ..StorageOptions::default() };
+        let options = StorageOptions { tail_cache_bytes_max: 256 << 10, ..bench.options.clone() };
         let (_data, env, log) = bench.open_with(LogConfig::default(), options).await;
         lead(&log).await;
         for n in 0..300 {
@@ -366,7 +323,7 @@ fn eviction_keeps_the_tail_within_its_budget() {
 fn back_pressure_comes_before_memory_runs_out() {
     let bench = bench(12);
     bench.reactor.block_on(async {
-        let options = StorageOptions { pending_bytes_max: 100_000, ..StorageOptions::default() };
+        let options = StorageOptions { pending_bytes_max: 100_000, ..bench.options.clone() };
         let (_data, _env, log) = bench.open_with(LogConfig::default(), options).await;
         lead(&log).await;
         let mut appended = 0;

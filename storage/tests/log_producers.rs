@@ -3,9 +3,7 @@
 
 mod log_common;
 
-use corelog_reactor::sim::{NodeId, SimWorld};
-use corelog_reactor::{Reactor, ReactorLimits};
-use corelog_storage::ids::{Offset, ProducerId, Timestamp};
+use corelog_storage::ids::{LeaderEpoch, Offset, ProducerId, Timestamp};
 use corelog_storage::log::{AppendError, CommitLogUse, Log, LogConfig, StorageOptions};
 use log_common::*;
 use std::path::Path;
@@ -14,19 +12,13 @@ use std::time::Duration;
 /// The time in every batch of [`producer_batch`].
 const WRITTEN: i64 = 4_000_000_000_000;
 
-fn start(world: &SimWorld, node: NodeId) -> Reactor {
-    Reactor::new(world.driver(node), ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() })
-}
-
 fn remembers_for(idle_ms: i64) -> LogConfig {
     LogConfig { producer_idle_ms_max: idle_ms, ..LogConfig::default() }
 }
 
 #[test]
 fn a_silent_producer_is_forgotten_after_the_configured_time_and_not_before() {
-    let world = SimWorld::new(1);
-    let node = world.add_node();
-    let reactor = start(&world, node);
+    let reactor = bench(1).reactor;
     reactor.block_on(async {
         let (_data, env) = storage(&reactor, Path::new("/data"), StorageOptions::default()).await;
         let log = Log::open_or_create(&env, name(), remembers_for(5_000)).await.unwrap();
@@ -48,9 +40,7 @@ fn a_silent_producer_is_forgotten_after_the_configured_time_and_not_before() {
 
 #[test]
 fn the_configured_time_holds_for_what_a_start_loads() {
-    let world = SimWorld::new(2);
-    let node = world.add_node();
-    let reactor = start(&world, node);
+    let reactor = bench(2).reactor;
     reactor.block_on(async {
         let (_data, env) = storage(&reactor, Path::new("/data"), StorageOptions::default()).await;
         let log = Log::open_or_create(&env, name(), LogConfig::default()).await.unwrap();
@@ -70,9 +60,7 @@ fn the_configured_time_holds_for_what_a_start_loads() {
 /// forgets the producer here: its `truncateAndReload` drops snapshots at the log start.)
 #[test]
 fn a_cut_back_to_the_log_start_still_knows_the_producer_of_the_records_that_were_deleted() {
-    let world = SimWorld::new(3);
-    let node = world.add_node();
-    let reactor = start(&world, node);
+    let reactor = bench(3).reactor;
     reactor.block_on(async {
         let options = StorageOptions {
             recovery_point_bytes_max: 4 << 10,
@@ -95,7 +83,7 @@ fn a_cut_back_to_the_log_start_still_knows_the_producer_of_the_records_that_were
         reactor.sleep(Duration::from_millis(100)).await;
         assert_eq!(log.truncate_to(Offset(2)).await.unwrap(), Offset(2));
         assert_eq!((log.log_start(), log.log_end()), (Offset(2), Offset(2)));
-        log.new_epoch(corelog_storage::ids::LeaderEpoch(log.epoch().0 + 1), log.log_end()).unwrap();
+        log.new_epoch(LeaderEpoch(log.epoch().0 + 1), log.log_end()).unwrap();
         assert!(matches!(append(&log, &producer_batch(2, 7_000, 1, 42, 0)), Err(AppendError::Duplicate { .. })));
         append(&log, &producer_batch(2, 7_000, 2, 42, 2)).unwrap();
         commit_all(&log).await;

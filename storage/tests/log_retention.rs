@@ -20,7 +20,7 @@ use std::time::Duration;
 fn segments_go_while_without_the_oldest_there_are_still_as_many_bytes_as_the_limit() {
     // Five full segments and one of two batches: 22 batches.
     for (batches_kept, start) in [(23, 0), (22, 0), (19, 0), (18, 4), (17, 4), (3, 16), (2, 20), (1, 20), (0, 22)] {
-        let bench = bench(batches_kept);
+        let bench = hurried_bench(batches_kept);
         bench.reactor.block_on(async {
             let (_data, env, log) = bench.open(config()).await;
             fill(&log, seconds(22)).await;
@@ -42,7 +42,7 @@ fn segments_go_while_without_the_oldest_there_are_still_as_many_bytes_as_the_lim
 
 #[test]
 fn segments_go_from_the_oldest_on_as_long_as_their_newest_record_is_older_than_the_limit() {
-    let bench = bench(1);
+    let bench = hurried_bench(1);
     bench.reactor.block_on(async {
         let (_data, env, log) = bench.open(config()).await;
         // The second segment has the newest record of the first three, in its middle.
@@ -70,7 +70,7 @@ fn segments_go_from_the_oldest_on_as_long_as_their_newest_record_is_older_than_t
 
 #[test]
 fn what_is_not_below_the_high_watermark_or_not_durable_stays() {
-    let bench = bench(2);
+    let bench = hurried_bench(2);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         fill(&log, seconds(12)).await;
@@ -90,7 +90,7 @@ fn what_is_not_below_the_high_watermark_or_not_durable_stays() {
 
 #[test]
 fn without_limits_nothing_goes_but_what_lies_below_the_log_start() {
-    let bench = bench(3);
+    let bench = hurried_bench(3);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         fill(&log, seconds(12)).await;
@@ -105,7 +105,7 @@ fn without_limits_nothing_goes_but_what_lies_below_the_log_start() {
 #[test]
 fn a_log_that_has_lost_all_its_records_goes_on_where_it_was_after_a_restart() {
     for is_cut in [false, true] {
-        let mut bench = bench(4);
+        let mut bench = hurried_bench(4);
         let producer = |sequence| {
             let ids = (ProducerId(9), ProducerEpoch(0), Sequence(sequence));
             let mut builder = BatchBuilder::new(TargetCodec::None).producer(ids.0, ids.1, ids.2);
@@ -145,7 +145,7 @@ fn a_log_that_has_lost_all_its_records_goes_on_where_it_was_after_a_restart() {
 
 #[test]
 fn leader_epochs_start_where_the_log_starts() {
-    let mut bench = bench(5);
+    let mut bench = hurried_bench(5);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         for _ in 0..3 {
@@ -265,7 +265,7 @@ fn a_crash_at_any_step_leaves_the_log_as_it_was_or_as_it_is_to_be() {
 
 #[test]
 fn files_are_set_aside_and_go_after_the_delay() {
-    let mut bench = bench(6);
+    let mut bench = hurried_bench(6);
     let delayed = || LogConfig { file_delete_delay_ms: 60_000, ..config() };
     bench.reactor.block_on(async {
         let (_data, env, log) = bench.open(delayed()).await;
@@ -303,7 +303,7 @@ fn files_are_set_aside_and_go_after_the_delay() {
 /// Kafka's compaction leaves such files beside a segment of the same name.
 #[test]
 fn a_file_that_an_earlier_run_has_set_aside_takes_no_segment_of_its_name_with_it() {
-    let mut bench = bench(7);
+    let mut bench = hurried_bench(7);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         fill(&log, seconds(10)).await;
@@ -324,7 +324,7 @@ fn a_file_that_an_earlier_run_has_set_aside_takes_no_segment_of_its_name_with_it
 
 #[test]
 fn reads_under_way_end_well_or_are_told_that_the_records_are_gone() {
-    let mut bench = bench(8);
+    let mut bench = hurried_bench(8);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         fill(&log, seconds(10)).await;
@@ -361,7 +361,7 @@ fn reads_under_way_end_well_or_are_told_that_the_records_are_gone() {
 
 #[test]
 fn records_without_timestamps_are_as_old_as_their_file() {
-    let bench = bench(9);
+    let bench = hurried_bench(9);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         let begun = bench.reactor.unix_ms().0;
@@ -376,7 +376,7 @@ fn records_without_timestamps_are_as_old_as_their_file() {
 
 #[test]
 fn a_time_index_that_has_rotted_makes_nothing_go_sooner() {
-    let mut bench = bench(10);
+    let mut bench = hurried_bench(10);
     bench.reactor.block_on(async {
         let (_data, _env, log) = bench.open(config()).await;
         fill(&log, seconds(10)).await;
@@ -401,7 +401,7 @@ fn a_time_index_that_has_rotted_makes_nothing_go_sooner() {
 
 #[test]
 fn a_big_file_gets_shorter_step_by_step_while_commits_go_on() {
-    let bench = bench(11);
+    let bench = hurried_bench(11);
     bench.reactor.block_on(async {
         let roomy = LogConfig { segment_bytes_max: 60 << 20, ..LogConfig::default() };
         let options = StorageOptions { spare_bytes_max: 0, ..StorageOptions::default() };
@@ -436,7 +436,7 @@ fn a_big_file_gets_shorter_step_by_step_while_commits_go_on() {
 
 #[test]
 fn on_a_full_disk_segments_go_at_once() {
-    let bench = bench(12);
+    let bench = hurried_bench(12);
     bench.reactor.block_on(async {
         let delayed = LogConfig { file_delete_delay_ms: 3_600_000, ..config() };
         let (_data, env, log) = bench.open(delayed).await;
@@ -466,7 +466,7 @@ fn on_a_full_disk_segments_go_at_once() {
 #[test]
 fn a_log_that_is_deleted_while_its_segments_are_being_removed_leaves_its_successor_alone() {
     for seed in 0..60 {
-        let bench = bench(seed);
+        let bench = hurried_bench(seed);
         bench.reactor.block_on(async {
             let (_data, env, log) = bench.open(config()).await;
             fill(&log, seconds(30)).await;
@@ -487,7 +487,7 @@ fn a_log_that_is_deleted_while_its_segments_are_being_removed_leaves_its_success
 #[test]
 fn a_segment_is_rolled_sooner_by_up_to_its_jitter() {
     let lasted = |jitter, seed| {
-        let bench = bench(seed);
+        let bench = hurried_bench(seed);
         bench.reactor.block_on(async {
             let config = LogConfig { segment_ms_max: 10_000, segment_jitter_ms_max: jitter, ..LogConfig::default() };
             let (_data, _env, log) = bench.open(config).await;
@@ -513,7 +513,7 @@ fn a_segment_whose_index_is_full_is_rolled() {
     // The first batch of a segment has no entry; the time index keeps a place for the last one.
     let cases = [(10 << 20, rising, 60), (12 * 20, rising, 20), (8 * 10, alike, 11), (4, alike, 1)];
     for (index_bytes_max, step, first_segment) in cases {
-        let bench = bench(1);
+        let bench = hurried_bench(1);
         bench.reactor.block_on(async {
             let config = LogConfig { index_bytes_max, index_interval_bytes: 1, ..LogConfig::default() };
             let (_data, _env, log) = bench.open(config).await;

@@ -1,15 +1,19 @@
-//! What the log tests share: batches, an opened data folder, reading everything back.
+//! What the log tests share: batches, a simulated node, an opened data folder, reading everything back.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 use corelog_reactor::ring::{RingConfig, RingDriver};
+use corelog_reactor::sim::{NodeId, SimDisk, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits, ShardId};
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, Batches, TargetCodec};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::{
     LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
 };
-use corelog_storage::log::{AppendError, Appended, LeaderBatch, Log, LogName, ReadOutcome, StorageEnv, StorageOptions};
+use corelog_storage::log::{
+    AppendError, Appended, LeaderBatch, Log, LogConfig, LogName, ReadOutcome, StorageEnv, StorageOptions,
+};
 use std::path::Path;
+use std::time::Duration;
 
 /// The time of all records of idempotent producers: these expire, and so they write in the year 2096.
 pub const PRODUCED_AT: i64 = 4_000_000_000_000;
@@ -51,6 +55,56 @@ pub fn ring() -> Reactor {
     let driver = RingDriver::new(RingConfig::default()).expect("io_uring");
     let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
     Reactor::new(Box::new(driver), limits)
+}
+
+/// A simulated node with a disk of its own.
+pub struct Bench {
+    pub world: SimWorld,
+    pub node: NodeId,
+    pub reactor: Reactor,
+    /// What logs are opened with.
+    pub options: StorageOptions,
+}
+
+/// Not attached to the world: `block_on` runs it.
+pub fn bench(seed: u64) -> Bench {
+    let world = SimWorld::new(seed);
+    let node = world.add_node();
+    let reactor = start(&world, node);
+    let options = StorageOptions { no_space_retry: Duration::from_millis(5), ..StorageOptions::default() };
+    Bench { world, node, reactor, options }
+}
+
+/// A reactor on a simulated node, not attached to its world.
+pub fn start(world: &SimWorld, node: NodeId) -> Reactor {
+    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
+    Reactor::new(world.driver(node), limits)
+}
+
+impl Bench {
+    pub fn disk(&self) -> SimDisk {
+        self.world.disk(self.node)
+    }
+
+    pub fn cut_power(&mut self) {
+        self.world.crash(self.node);
+        self.reactor = start(&self.world, self.node);
+    }
+
+    /// A process that ends without a word.
+    pub fn kill(&mut self) {
+        self.reactor = start(&self.world, self.node);
+    }
+
+    pub async fn open(&self, config: LogConfig) -> (DataDir, StorageEnv, Log) {
+        self.open_with(config, self.options.clone()).await
+    }
+
+    pub async fn open_with(&self, config: LogConfig, options: StorageOptions) -> (DataDir, StorageEnv, Log) {
+        let (data, env) = storage(&self.reactor, Path::new("/data"), options).await;
+        let log = Log::open_or_create(&env, name(), config).await.unwrap();
+        (data, env, log)
+    }
 }
 
 /// A data folder with the storage of shard 0. Keep the first for as long as the second is used.

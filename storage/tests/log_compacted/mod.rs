@@ -262,6 +262,21 @@ pub async fn fill(reactor: &Reactor, log: &Log, model: &RefCell<Model>, dice: &m
     reactor.sleep(Duration::from_millis(100)).await;
 }
 
+/// A log that is opened, led and filled: what a round begins with. Keep the first for as long as the log is used.
+pub async fn filled(
+    reactor: &Reactor,
+    mut dice: Dice,
+    config: LogConfig,
+    segments: usize,
+    keys: u64,
+) -> ((DataDir, StorageEnv), Log, Rc<RefCell<Model>>, Dice) {
+    let model: Rc<RefCell<Model>> = Rc::default();
+    let (data, env, log) = open(reactor.clone(), config, options(&mut dice)).await;
+    lead(&log).await;
+    fill(reactor, &log, &model, &mut dice, segments, keys).await;
+    ((data, env), log, model, dice)
+}
+
 pub fn files(reactor: &Reactor) -> Vec<String> {
     let entries = reactor.list_dir(Path::new("/data/orders-0")).unwrap();
     let mut names: Vec<String> = entries.iter().map(|e| e.name.to_str().unwrap().to_owned()).collect();

@@ -2,8 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::log_common::*;
-use corelog_reactor::sim::{NodeId, SimDisk, SimWorld};
-use corelog_reactor::{Reactor, ReactorLimits};
+use corelog_reactor::Reactor;
 use corelog_storage::batch::{BatchBuilder, HEADER_BYTES, TargetCodec};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::Timestamp;
@@ -22,43 +21,17 @@ pub fn config() -> LogConfig {
     LogConfig { segment_bytes_max: (BATCH_BYTES * PER_SEGMENT as u64) as u32, ..LogConfig::default() }
 }
 
-pub struct Bench {
-    pub world: SimWorld,
-    pub node: NodeId,
-    pub reactor: Reactor,
+pub fn hurried_bench(seed: u64) -> Bench {
+    let bench = bench(seed);
+    Bench { options: hurried(bench.options.clone()), ..bench }
 }
 
-pub fn bench(seed: u64) -> Bench {
-    let world = SimWorld::new(seed);
-    let node = world.add_node();
-    let reactor = start(&world, node);
-    Bench { world, node, reactor }
-}
-
-pub fn start(world: &SimWorld, node: NodeId) -> Reactor {
-    let limits = ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() };
-    Reactor::new(world.driver(node), limits)
+fn hurried(options: StorageOptions) -> StorageOptions {
+    let wait = Duration::from_millis(5);
+    StorageOptions { no_space_retry: wait, checkpoint_interval: wait, ..options }
 }
 
 impl Bench {
-    pub fn disk(&self) -> SimDisk {
-        self.world.disk(self.node)
-    }
-
-    pub fn cut_power(&mut self) {
-        self.world.crash(self.node);
-        self.reactor = start(&self.world, self.node);
-    }
-
-    /// A process that ends without a word.
-    pub fn kill(&mut self) {
-        self.reactor = start(&self.world, self.node);
-    }
-
-    pub async fn open(&self, config: LogConfig) -> (DataDir, StorageEnv, Log) {
-        open(&self.reactor, config, StorageOptions::default()).await
-    }
-
     pub fn files(&self) -> Vec<String> {
         files(&self.reactor)
     }
@@ -71,12 +44,7 @@ impl Bench {
 }
 
 pub async fn open(reactor: &Reactor, config: LogConfig, options: StorageOptions) -> (DataDir, StorageEnv, Log) {
-    let options = StorageOptions {
-        no_space_retry: Duration::from_millis(5),
-        checkpoint_interval: Duration::from_millis(5),
-        ..options
-    };
-    let (data, env) = storage(reactor, Path::new("/data"), options).await;
+    let (data, env) = storage(reactor, Path::new("/data"), hurried(options)).await;
     let log = Log::open_or_create(&env, name(), config).await.unwrap();
     (data, env, log)
 }
