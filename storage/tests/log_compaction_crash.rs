@@ -11,9 +11,12 @@ mod log_compacted;
 mod log_model;
 
 use corelog_reactor::Reactor;
-use corelog_reactor::sim::{DiskFault, SimWorld};
+use corelog_reactor::sim::{DiskFault, DiskOpKind, SimWorld};
+use corelog_storage::batch::Batches;
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerId, Timestamp};
-use corelog_storage::log::{CommitLogUse, CompactionError, CompactionRules, Log, LogConfig, StorageOptions};
+use corelog_storage::log::{
+    CommitLogUse, CompactionError, CompactionRules, Log, LogConfig, ReadOutcome, StorageOptions,
+};
 use log_common::*;
 use log_compacted::*;
 use log_model::{Dice, run, seeds};
@@ -369,9 +372,14 @@ fn a_round_that_is_dropped_at_any_operation_leaves_a_log_that_goes_on_or_within_
     assert!(steps > 60 && fenced > 5 && fenced < steps / 2, "{steps} operations, {fenced} of them within exchanges");
 }
 
-/// Retention that begins at the `step`th operation of a round, in a log whose segments' ages are in its files only.
-/// Returns whether the round got that far.
-fn retention_beside_a_round(step: u64) -> bool {
+/// Where the segments start that have a file.
+fn bases(reactor: &Reactor) -> Vec<i64> {
+    files(reactor).iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect()
+}
+
+/// Retention that begins at the `step`th operation of a round, in a log whose segments' ages are in its files only; its
+/// reads of the first segment take as long as `read`. Returns whether the round got that far.
+fn retention_beside_a_round(step: u64, read: Duration) -> bool {
     let world = SimWorld::new(11);
     let node = world.add_node();
     let model: Rc<RefCell<Model>> = Rc::default();
@@ -389,9 +397,7 @@ fn retention_beside_a_round(step: u64) -> bool {
         let log = Log::open(&env, name(), config(8 << 10)).await.unwrap();
         (data, env, log)
     });
-    let mut bases: Vec<i64> = files(&reactor).iter().filter_map(|n| n.strip_suffix(".log")?.parse().ok()).collect();
-    bases.sort_unstable();
-    let kept = bases[1];
+    let kept = bases(&reactor)[1];
     let count = Rc::new(Cell::new(0));
     let counted = count.clone();
     world.disk(node).set_fault(move |_| {
@@ -409,6 +415,10 @@ fn retention_beside_a_round(step: u64) -> bool {
     let (seen, end) = (count.clone(), ended.clone());
     world.run_until(move || end.get() || seen.get() > step).expect("an end");
     let got_there = !ended.get();
+    world.disk(node).set_fault(move |op| {
+        let is_it = op.kind == DiskOpKind::Read && op.path.ends_with("00000000000000000000.log");
+        is_it.then_some(DiskFault::Slow(read))
+    });
     log.set_config(LogConfig { retention_ms_max: Some(0), ..log.config() });
     let own = (log.clone(), reactor.clone(), model);
     run(&world, &reactor, async move {
@@ -428,6 +438,143 @@ fn retention_beside_a_round(step: u64) -> bool {
 
 #[test]
 fn retention_at_any_operation_of_a_round_takes_no_record_that_is_young_enough() {
-    let steps = (0..2_000).find(|step| !retention_beside_a_round(*step)).expect("an end of the round");
+    let steps = (0..2_000).find(|step| !retention_beside_a_round(*step, Duration::ZERO)).expect("an end of the round");
     assert!(steps > 60, "{steps} operations");
+}
+
+/// The age that it finds is that of a segment that is not there any more: the one in its place reaches further.
+#[test]
+fn retention_that_looks_at_a_segment_for_longer_than_its_exchange_takes_no_record_that_is_young_enough() {
+    let slow = Duration::from_millis(50);
+    let steps = (0..2_000).find(|step| !retention_beside_a_round(*step, slow)).expect("an end of the round");
+    assert!(steps > 60, "{steps} operations");
+}
+
+/// A reader who has the first segment open asks for a range of it at the `step`th operation of a round, and its file takes a
+/// while to open for that. Returns whether the round got that far, and whether there was a range.
+fn range_beside_a_round(step: u64) -> (bool, bool) {
+    let world = SimWorld::new(19);
+    let node = world.add_node();
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    let (_kept, log, model, _) = run(&world, &reactor, async move {
+        let (kept, log, model, dice) = filled(&own, Dice(19), config(8 << 10), 7, 40).await;
+        log.close().await.unwrap();
+        drop(log);
+        let log = Log::open(&kept.1, name(), config(8 << 10)).await.unwrap();
+        let ReadOutcome::Cold(plan) = log.read(Offset(0), log.log_end(), 3_000, true).unwrap() else { panic!() };
+        log.read_cold(plan).await.unwrap().unwrap();
+        (kept, log, model, dice)
+    });
+    let count = Rc::new(Cell::new(0));
+    let counted = count.clone();
+    world.disk(node).set_fault(move |_| {
+        counted.set(counted.get() + 1);
+        None
+    });
+    let ended: Rc<Cell<bool>> = Rc::default();
+    let (own, end) = (log.clone(), ended.clone());
+    let task = async move {
+        let _ = compact(&own, &rules()).await;
+        end.set(true);
+    };
+    reactor.spawn(task).expect("a task");
+    let (seen, end) = (count.clone(), ended.clone());
+    world.run_until(move || end.get() || seen.get() > step).expect("an end");
+    let got_there = !ended.get();
+    world.disk(node).set_fault(|op| {
+        let is_it = op.kind == DiskOpKind::Open && op.path.ends_with("00000000000000000000.log");
+        is_it.then_some(DiskFault::Slow(Duration::from_millis(50)))
+    });
+    let (own, to_read) = (log.clone(), reactor.clone());
+    let range = run(&world, &reactor, async move {
+        // All of the segment: where it ends no header proves.
+        let ReadOutcome::Cold(plan) = own.read(Offset(0), own.log_end(), 1 << 20, true).unwrap() else { return None };
+        let range = own.cold_range(&plan).await?;
+        let (read, bytes) = range.file.read_at(&to_read, vec![0; range.bytes()], range.start).await;
+        assert_eq!(read.unwrap(), range.bytes(), "{range:?}");
+        Some((range, bytes))
+    });
+    let has_range = range.is_some();
+    if let Some((range, bytes)) = range {
+        let batches: Vec<_> = Batches::new(&bytes).collect();
+        let are_whole = batches.iter().all(|batch| batch.as_ref().is_ok_and(|batch| batch.crc_ok()));
+        assert!(are_whole && !batches.is_empty(), "no batches in {range:?}, asked for at step {step}");
+        model.borrow().check_read(&bytes).unwrap_or_else(|error| panic!("step {step}: {error} in {range:?}"));
+    }
+    (got_there, has_range)
+}
+
+#[test]
+fn a_range_that_is_asked_for_at_any_operation_of_a_round_is_one_of_the_file_that_it_was_looked_up_in() {
+    let mut ranges = 0;
+    let steps = (0..2_000).find(|step| {
+        let (got_there, has_range) = range_beside_a_round(*step);
+        ranges += u64::from(has_range);
+        !got_there
+    });
+    let steps = steps.expect("an end of the round");
+    assert!(steps > 60 && ranges > 5 && ranges < steps, "{steps} operations, {ranges} ranges");
+}
+
+/// A round while the last sealed segment is the last that has a file, as nothing of the next one is committed; then a power
+/// cut. A start takes that segment for the active one, and holds it against what the commit log has of it. Returns whether
+/// it came to that: the segment may not be sealed yet.
+fn round_before_a_segment_without_a_file(seed: u64) -> bool {
+    let world = SimWorld::new(seed);
+    let node = world.add_node();
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    let options = StorageOptions {
+        commit_log: CommitLogUse::Always,
+        commit_log_file_bytes: 1 << 20,
+        write_back_bytes: 300,
+        ..options(&mut Dice(seed))
+    };
+    let first = options.clone();
+    let (model, expected) = run(&world, &reactor, async move {
+        let model: Rc<RefCell<Model>> = Rc::default();
+        let mut dice = Dice(seed);
+        let (_data, env, log) = open(own.clone(), config(8 << 10), first).await;
+        lead(&log).await;
+        fill(&own, &log, &model, &mut dice, 4, 40).await;
+        while log.status().segments < 5 {
+            commit_all(&log).await;
+            own.sleep(Duration::from_millis(100)).await;
+            let durable = log.durable_end().0;
+            assert!(model.borrow_mut().append(&log, &mut dice, 5, 40));
+            model.borrow_mut().acked = durable;
+        }
+        own.sleep(Duration::from_millis(100)).await;
+        let sealed = files(&own).into_iter().filter(|name| name.ends_with(".index")).count();
+        if (bases(&own).len(), sealed) != (4, 4) {
+            return (model, None);
+        }
+        assert!(env.counters().log_writes > 3, "{:?}", env.counters());
+        model.borrow_mut().stable = log.durable_end().0;
+        compact(&log, &rules()).await.unwrap().expect("a round");
+        let all = read_all(&log, Offset(0), 10_000).await;
+        model.borrow().check_records(&log, &all).unwrap();
+        let mut durable = records(&all);
+        durable.retain(|(offset, ..)| *offset < log.durable_end().0);
+        (model, Some(durable))
+    });
+    let Some(expected) = expected else { return false };
+    world.crash(node);
+    let reactor = reactor_of(&world, node);
+    let own = reactor.clone();
+    run(&world, &reactor, async move {
+        let (_data, _env, log) = open(own.clone(), config(8 << 10), options).await;
+        assert_eq!(log.fenced(), None, "seed {seed}");
+        let all = read_all(&log, Offset(0), 10_000).await;
+        model.borrow_mut().check(&log, &all).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(records(&all), expected);
+    });
+    true
+}
+
+#[test]
+fn a_round_leaves_the_segment_alone_that_a_start_would_hold_against_the_commit_log() {
+    let came_to_it = (0..40).filter(|seed| round_before_a_segment_without_a_file(*seed)).count();
+    assert!(came_to_it > 5, "{came_to_it} of 40");
 }
