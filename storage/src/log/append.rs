@@ -2,7 +2,7 @@
 //!
 //! Holds: the synchronous part of produce and replication. Never touches: files; nothing here waits.
 
-use super::env::TailOwner;
+use super::common::TailOwner;
 use super::error::AppendError;
 use super::roll::roll_jitter;
 use super::state::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, State, Status};

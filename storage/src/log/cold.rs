@@ -14,7 +14,7 @@ use super::names::{DELETED, INDEX, LOG, TIME_INDEX, segment_path, with_suffix};
 use super::read::{ColdPlan, Near, ReadOutcome, Walk, Wanted};
 use super::scan_file::scan_file;
 use crate::batch::{BatchHeader, HEADER_BYTES, crc_of};
-use crate::disk::files::{read_file, read_full};
+use crate::disk::files::{is_shortage, read_file, read_full};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::segment::index::SegmentIndex;
@@ -363,6 +363,9 @@ async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan
         let end = align_up(start + bytes as u64).min(align_up(plan.limit));
         let buf = take(env, (end - start) as usize)?;
         let (result, buf) = read_full(file, buf, start).await;
+        if result.as_ref().is_err_and(|error| !is_shortage(error)) {
+            env.note_failure();
+        }
         let have = result.map_err(|error| ReadError::Io { segment: plan.segment, error })?;
         env.count(|c| c.bytes_cold += have as u64);
         let have = have.min(usize::try_from(plan.limit - start).unwrap_or(have));

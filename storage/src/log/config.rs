@@ -90,6 +90,8 @@ pub struct StorageOptions {
     pub checkpoint_interval: Duration,
     /// Sealed segments that stay open (with their offset index) for cold reads.
     pub cold_segments_max: usize,
+    /// Data folders that the shard has: their commit logs share its memory.
+    pub data_folders: usize,
     /// Bytes from which on a read of a sealed segment is answered by a range of its file: smaller ones cost less when they
     /// are read and sent. [`usize::MAX`]: never.
     pub range_bytes_min: usize,
@@ -121,6 +123,7 @@ impl Default for StorageOptions {
             no_space_retry: Duration::from_millis(500),
             checkpoint_interval: Duration::from_millis(200),
             cold_segments_max: 128,
+            data_folders: 1,
             range_bytes_min: 64 << 10,
             commit_log: CommitLogUse::default(),
             commit_log_file_bytes: 16 << 20,

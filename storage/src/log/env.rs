@@ -1,76 +1,36 @@
 //! What all logs of one shard in one data folder share.
 //!
-//! Holds: the reactor's handle, the options, the maker of spares, the tail cache's budget, the writer of the shard's
-//! checkpoint, the syncs of the data folder, the open sealed segments, the counters. Never touches: what a log holds.
+//! Holds: the reactor's handle, the options, the maker of spares, the writer of the shard's checkpoint, the syncs of the data
+//! folder, the counters. Never touches: what a log holds; what is shared with the shard's other data folders (`common`).
 
-use super::cold_segments::ColdSegments;
+use super::common::Common;
 use super::config::StorageOptions;
 use super::counters::StorageCounters;
 use super::event::Event;
+use super::health::Health;
 use super::removal::Removals;
 use super::write_back::WriteBacks;
 use crate::commit_log::replay::Replay;
 use crate::commit_log::{CommitLog, Parts};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
 use crate::disk::datadir::{DataShare, checkpoint_path};
-use crate::disk::files::replace_file;
+use crate::disk::files::{is_shortage, replace_file};
 use crate::disk::remove::remove_folder;
 use crate::disk::reserve::{Reserve, free_bytes};
 use crate::disk::spare::SpareMaker;
 use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_up};
-use corelog_reactor::{AlignedBuf, PoolExhausted, Reactor, ShardId};
+use corelog_reactor::{Reactor, ShardId};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 
-/// Logs looked at for one chunk to evict; the next append goes on from there.
-const EVICTION_TRIES_MAX: usize = 16;
-/// This part of the pool is for appends alone: reads leave it free, however slowly those who asked for them take them.
-///
-/// ```text
-///   the pool                                                                    256 MiB by default
-///     tail cache, at most half                                                  128
-///     for appends alone: PART, when all else is in use                            16
-///     left free by cold reads, for reads of the tail and for frames              16
-///     cold reads, tail chunks that only readers still hold, frames, the rest     96
-/// ```
-///
-/// A read of the tail takes no memory, but keeps a chunk alive that the tail would let go of: such reads wait once only
-/// the part for appends is free. So at any time an append finds that part, and every chunk that is durable and not held.
-const RESERVE_PART: usize = 16;
 /// What a new log takes on the disk beside its first segment: its folder, two small files and their scratch.
 const LOG_FILES_BYTES: u64 = 4 * BLOCK_BYTES;
-/// Blocks kept aside for commit writes.
-const BLOCKS_KEPT: usize = 16;
 
 /// The least bytes of a file of the commit log.
 const COMMIT_LOG_FILE_BYTES_MIN: u64 = 64 << 10;
-
-/// What a log could let go of.
-pub(crate) enum Evicted {
-    /// Nothing: not durable yet, or in use.
-    Nothing,
-    /// A chunk of so many bytes.
-    Chunk(usize),
-    /// So many bytes of its last chunk, which it still holds.
-    Part(usize),
-}
-
-/// Who holds tail chunks.
-pub(crate) trait TailOwner {
-    /// Lets go of the oldest durable chunk, or shrinks an idle one.
-    fn evict_one(&self) -> Evicted;
-}
-
-#[derive(Default)]
-struct TailCache {
-    bytes: usize,
-    /// One entry per chunk, oldest first: "this log has one more chunk".
-    order: VecDeque<Weak<dyn TailOwner>>,
-}
 
 #[derive(Default)]
 struct Checkpoint {
@@ -95,24 +55,22 @@ struct Inner {
     reactor: Reactor,
     shard: ShardId,
     data: PathBuf,
+    common: Rc<Common>,
+    health: Health,
     options: StorageOptions,
     at_start: Arc<CheckpointSet>,
     reserve: Reserve,
     spares: SpareMaker,
-    tails: RefCell<TailCache>,
     checkpoint: RefCell<Checkpoint>,
     checkpoint_written: Event,
     data_syncs: RefCell<DataSyncs>,
     data_synced: Event,
-    cold: ColdSegments,
     replay: Arc<Replay>,
     commit_log: CommitLog,
     write_backs: WriteBacks,
     removals: Removals,
-    blocks: RefCell<Vec<AlignedBuf>>,
     counters: Cell<StorageCounters>,
     recovered_bytes: Cell<u64>,
-    next_log: Cell<u64>,
 }
 
 /// One shard's storage in one data folder. A cheap handle; never leaves its thread.
@@ -126,6 +84,20 @@ impl StorageEnv {
     /// When the options contradict the block size.
     #[must_use]
     pub fn new(reactor: Reactor, shard: ShardId, share: DataShare, options: StorageOptions) -> Self {
+        let common = Rc::new(Common::new(&reactor, options.cold_segments_max));
+        Self::with(reactor, shard, share, options, common)
+    }
+
+    /// The same shard's storage in another data folder: memory and file handles are for both together.
+    ///
+    /// # Panics
+    /// When the options contradict the block size.
+    #[must_use]
+    pub fn beside(&self, share: DataShare, options: StorageOptions) -> Self {
+        Self::with(self.reactor().clone(), self.0.shard, share, options, Rc::clone(&self.0.common))
+    }
+
+    fn with(reactor: Reactor, shard: ShardId, share: DataShare, options: StorageOptions, common: Rc<Common>) -> Self {
         let DataShare { path: data, checkpoints, reserve, replay } = share;
         assert!(
             options.commit_bytes_max <= COMMIT_BYTES_MAX
@@ -145,7 +117,8 @@ impl StorageEnv {
         // The rest of the pool is for what is pending, for cold reads and for everybody else: see `RESERVE_PART`.
         let mut options = options;
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
-        let logs_share = reactor.pool().budget() as u64 / 4 / options.commit_log_files_max.max(1) as u64;
+        let files = options.commit_log_files_max.max(1) * options.data_folders.max(1);
+        let logs_share = reactor.pool().budget() as u64 / 4 / files as u64;
         let parts = Parts {
             reactor: reactor.clone(),
             shard,
@@ -160,10 +133,9 @@ impl StorageEnv {
             next_number: replay.next_number(),
         };
         let commit_log = CommitLog::new(&data, parts);
-        let first_block = reactor.pool().take(BLOCK_BYTES as usize).ok();
         Self(Rc::new(Inner {
-            blocks: RefCell::new(first_block.into_iter().collect()),
-            cold: ColdSegments::new(options.cold_segments_max),
+            common,
+            health: Health::of(&data),
             replay,
             commit_log,
             write_backs: WriteBacks::default(),
@@ -175,14 +147,12 @@ impl StorageEnv {
             at_start: checkpoints,
             reserve,
             spares,
-            tails: RefCell::default(),
             checkpoint: RefCell::default(),
             checkpoint_written: Event::default(),
             data_syncs: RefCell::default(),
             data_synced: Event::default(),
             counters: Cell::default(),
             recovered_bytes: Cell::default(),
-            next_log: Cell::new(1),
         }))
     }
 
@@ -190,6 +160,10 @@ impl StorageEnv {
     #[must_use]
     pub fn reactor(&self) -> &Reactor {
         &self.0.reactor
+    }
+
+    pub(super) fn shard(&self) -> ShardId {
+        self.0.shard
     }
 
     /// The data folder.
@@ -223,12 +197,6 @@ impl StorageEnv {
     #[must_use]
     pub fn spares(&self) -> &SpareMaker {
         &self.0.spares
-    }
-
-    /// Bytes of tail chunks in memory.
-    #[must_use]
-    pub fn tail_bytes(&self) -> usize {
-        self.0.tails.borrow().bytes
     }
 
     /// The space for what must work on a full disk.
@@ -316,6 +284,14 @@ impl StorageEnv {
 
     // ---- the commit log ----
 
+    pub(super) fn common(&self) -> &Common {
+        &self.0.common
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.0.health
+    }
+
     pub(crate) fn commit_log(&self) -> &CommitLog {
         &self.0.commit_log
     }
@@ -330,105 +306,6 @@ impl StorageEnv {
 
     pub(crate) fn replay(&self) -> &Replay {
         &self.0.replay
-    }
-
-    pub(crate) fn cold(&self) -> &ColdSegments {
-        &self.0.cold
-    }
-
-    /// A number for a log that was opened; no other log of this shard has had it.
-    pub(crate) fn next_log(&self) -> u64 {
-        self.0.next_log.replace(self.0.next_log.get() + 1)
-    }
-
-    /// Bytes of the pool that are for appends alone.
-    #[must_use]
-    pub fn reserve_bytes(&self) -> usize {
-        self.0.reactor.pool().budget() / RESERVE_PART
-    }
-
-    /// Whether only what is for appends is left: nothing else may come to hold memory now.
-    pub(crate) fn is_short_of_memory(&self) -> bool {
-        self.0.reactor.pool().free() < self.reserve_bytes()
-    }
-
-    // ---- the tail cache ----
-
-    /// Memory for a tail chunk of `owner`. Evicts older chunks, of whatever log, to stay within the budget. The caller
-    /// must not have its own state borrowed.
-    pub(crate) fn take_chunk(&self, bytes: usize, owner: Weak<dyn TailOwner>) -> Result<AlignedBuf, PoolExhausted> {
-        let budget = self.0.options.tail_cache_bytes_max;
-        if self.tail_bytes() + bytes > budget {
-            self.evict((self.tail_bytes() + bytes) - budget);
-        }
-        let pool = self.0.reactor.pool();
-        let buf = match pool.take(bytes) {
-            Ok(buf) => buf,
-            Err(_) => {
-                self.evict(bytes);
-                pool.take(bytes)?
-            }
-        };
-        let mut tails = self.0.tails.borrow_mut();
-        tails.bytes += bytes;
-        tails.order.push_back(owner);
-        Ok(buf)
-    }
-
-    /// Counts a chunk that was made before its log was there.
-    pub(crate) fn adopt_chunk(&self, bytes: usize, owner: Weak<dyn TailOwner>) {
-        let mut tails = self.0.tails.borrow_mut();
-        tails.bytes += bytes;
-        tails.order.push_back(owner);
-    }
-
-    /// Tail chunks of `bytes` have been let go of.
-    pub(crate) fn give_chunk_bytes(&self, bytes: usize) {
-        let mut tails = self.0.tails.borrow_mut();
-        assert!(tails.bytes >= bytes, "{bytes} bytes given back of {} in the tail cache", tails.bytes);
-        tails.bytes -= bytes;
-    }
-
-    fn evict(&self, want: usize) {
-        let mut freed = 0;
-        for _ in 0..EVICTION_TRIES_MAX {
-            if freed >= want {
-                return;
-            }
-            let oldest = self.0.tails.borrow_mut().order.pop_front();
-            let Some(oldest) = oldest else { return };
-            // Logs that are gone have given their bytes back themselves.
-            let Some(owner) = oldest.upgrade() else {
-                continue;
-            };
-            match owner.evict_one() {
-                Evicted::Chunk(bytes) => freed += bytes,
-                Evicted::Part(bytes) => {
-                    freed += bytes;
-                    self.0.tails.borrow_mut().order.push_back(oldest);
-                }
-                Evicted::Nothing => {
-                    self.0.tails.borrow_mut().order.push_back(oldest);
-                    continue;
-                }
-            }
-            self.count(|c| c.chunks_evicted += 1);
-        }
-    }
-
-    /// One block for the end of a commit write. Some are kept aside, so that an exhausted pool cannot stop the very writes
-    /// that would free memory.
-    pub(crate) fn take_block(&self) -> Option<AlignedBuf> {
-        let kept = self.0.blocks.borrow_mut().pop();
-        kept.or_else(|| self.0.reactor.pool().take(BLOCK_BYTES as usize).ok())
-    }
-
-    /// Gives a block back.
-    pub(crate) fn give_block(&self, block: AlignedBuf) {
-        let mut blocks = self.0.blocks.borrow_mut();
-        if blocks.len() < BLOCKS_KEPT {
-            blocks.push(block);
-        }
     }
 
     // ---- the checkpoint ----
@@ -517,7 +394,13 @@ impl StorageEnv {
             };
             let ended = CheckpointWrite(self);
             let path = checkpoint_path(&inner.data, inner.shard);
-            let result = replace_file(&inner.reactor, &path, bytes).await;
+            let result = match self.is_still_there() {
+                Ok(()) => replace_file(&inner.reactor, &path, bytes).await,
+                gone => gone,
+            };
+            if result.as_ref().is_err_and(|error| !is_shortage(error)) {
+                self.note_failure();
+            }
             if result.is_ok() {
                 inner.checkpoint.borrow_mut().durable = changed;
                 self.count(|c| c.checkpoints += 1);

@@ -28,6 +28,7 @@ mod cold;
 mod cold_range;
 mod cold_segments;
 mod commit;
+mod common;
 mod compaction;
 mod config;
 mod counters;
@@ -35,6 +36,7 @@ mod env;
 mod error;
 mod event;
 mod forget;
+mod health;
 mod index_check;
 mod keeper;
 mod logged;
@@ -75,7 +77,7 @@ use crate::disk::checkpoint::{CheckpointEntry, LogKey};
 use crate::epochs::EpochEnd;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::ProducerState;
-use env::{Evicted, TailOwner};
+use common::{Evicted, TailOwner};
 use event::Event;
 use state::{Phase, State, Status};
 use std::cell::{Cell, RefCell};
@@ -314,6 +316,9 @@ impl Log {
 
     /// Takes the log out of service until a restart. The first reason stays.
     fn fence(&self, reason: FenceReason) -> FenceReason {
+        if matches!(reason, FenceReason::Io { .. }) {
+            self.0.env.note_failure();
+        }
         let mut state = self.0.state.borrow_mut();
         if let Status::Fenced(first) = &state.status {
             return first.clone();

@@ -7,9 +7,10 @@
 //! was interrupted. Then the log gets its entry in the shard's checkpoint, which stays until the log is deleted: if there is
 //! an entry and no log, somebody took the log away.
 
+use super::common::TailOwner;
 use super::compaction::complete_swaps;
 use super::config::LogConfig;
-use super::env::{StorageEnv, TailOwner};
+use super::env::StorageEnv;
 use super::error::{ACCEPT_LOSS, FenceReason, OpenError};
 use super::names::{LOG, LogName, segment_path};
 use super::recover::{Recovered, recover};
@@ -72,7 +73,7 @@ impl Log {
                 return Err(OpenError::Unclaimed { folder, file: entry.name.clone() });
             }
         }
-        env.reserve().may_grow().map_err(failed(&folder, "make it"))?;
+        env.is_still_there().and_then(|()| env.reserve().may_grow()).map_err(failed(&folder, "make it"))?;
         if let Some(known) = known(env, &name.key()) {
             let offset = known.recovery.offset.max(known.log_start);
             if !is_loss_accepted {
