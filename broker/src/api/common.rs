@@ -98,9 +98,9 @@ pub enum NoLeader {
     OtherListeners,
 }
 
-/// The replicas of a partition that a client cannot reach through its listener.
+/// The replicas of a partition that a client cannot reach through its listener, or whose data folder is offline.
 pub fn offline_replicas(image: &MetadataImage, partition: &PartitionImage, listener: &str) -> Vec<i32> {
-    let is_offline = |id: &&i32| !is_reachable(image, **id, listener);
+    let is_offline = |id: &&i32| !is_reachable(image, **id, listener) || image.is_in_offline_directory(partition, **id);
     partition.replicas.iter().filter(is_offline).copied().collect()
 }
 

@@ -6,6 +6,7 @@
 use corelog_storage::ids::LeaderEpoch;
 
 use super::error::{AllocateProducerIdsError, PinCoreError, RegisterBrokerError};
+use super::image::PartitionImage;
 use super::record::Record;
 use super::request::{AllocateProducerIds, PinCore, ProducerIdBlock, RegisterBroker, Registered};
 use super::state::{Controller, Random, random_id};
@@ -30,11 +31,13 @@ impl Controller {
         }
         let mut leads = false;
         for topic in self.image.topics() {
-            for partition in topic.partitions.iter().filter(|p| p.leader == broker_id) {
-                if partition.leader_epoch == LeaderEpoch(i32::MAX) || partition.partition_epoch == i32::MAX {
+            let is_ours = |p: &&PartitionImage| p.leader == broker_id || p.directory(broker_id).is_some();
+            for partition in topic.partitions.iter().filter(is_ours) {
+                // It may get two: when its folder comes back, and for the start.
+                if partition.leader_epoch >= LeaderEpoch(i32::MAX - 1) || partition.partition_epoch >= i32::MAX - 1 {
                     return (Err(RegisterBrokerError::EpochsExhausted(topic.id)), Vec::new());
                 }
-                leads = true;
+                leads |= partition.leader == broker_id;
             }
         }
         let known = self.image.brokers().get(&broker_id);
@@ -47,6 +50,10 @@ impl Controller {
             endpoints: request.endpoints.clone(),
             rack: request.rack.clone(),
         }];
+        // Before the epochs: those of a folder that is gone are led by nobody, those of one that is back have a new epoch.
+        if known.map_or(&[][..], |broker| &broker.directories) != request.directories {
+            records.push(Record::BrokerDirectories { broker_id, online: request.directories.clone() });
+        }
         if leads {
             records.push(Record::LeaderEpochBump { broker_id });
         }

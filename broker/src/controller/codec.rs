@@ -19,7 +19,7 @@ use std::sync::Arc;
 use corelog_storage::ids::{LeaderEpoch, PartitionIndex, TopicId};
 use thiserror::Error;
 
-use super::record::{ConfigResource, Endpoint, Record, ResourceKind};
+use super::record::{ConfigResource, DirectoryId, Endpoint, Record, ResourceKind};
 
 const FORMAT: u8 = 1;
 
@@ -36,6 +36,8 @@ mod tag {
     pub const CONFIG: u8 = 9;
     pub const PRODUCER_IDS: u8 = 10;
     pub const CORE_PIN: u8 = 11;
+    pub const BROKER_DIRECTORIES: u8 = 12;
+    pub const PARTITION_DIRECTORY: u8 = 13;
 }
 
 /// The newest version of every record: all are at their first.
@@ -197,6 +199,20 @@ fn put_body(out: &mut Vec<u8>, record: &Record) -> u8 {
             put_option(out, shard.as_ref(), |out, shard| out.extend_from_slice(&shard.to_be_bytes()));
             tag::CORE_PIN
         }
+        Record::BrokerDirectories { broker_id, online } => {
+            out.extend_from_slice(&broker_id.to_be_bytes());
+            put_length(out, online.len());
+            for directory in online {
+                out.extend_from_slice(&directory.0);
+            }
+            tag::BROKER_DIRECTORIES
+        }
+        Record::PartitionDirectory { broker_id, topic, partition, directory } => {
+            out.extend_from_slice(&broker_id.to_be_bytes());
+            put_partition(out, *topic, *partition);
+            out.extend_from_slice(&directory.0);
+            tag::PARTITION_DIRECTORY
+        }
     }
 }
 
@@ -244,7 +260,7 @@ fn put_epochs(out: &mut Vec<u8>, leader_epoch: LeaderEpoch, partition_epoch: i32
 }
 
 fn body_of(input: &mut Input<'_>, tag: u8, version: u8) -> Result<Record, DecodeError> {
-    if !(tag::CLUSTER..=tag::CORE_PIN).contains(&tag) {
+    if !(tag::CLUSTER..=tag::PARTITION_DIRECTORY).contains(&tag) {
         return Err(DecodeError::UnknownRecord(tag));
     }
     if version != VERSION {
@@ -298,6 +314,16 @@ fn body_of(input: &mut Input<'_>, tag: u8, version: u8) -> Result<Record, Decode
             topic: TopicId(input.array()?),
             partition: PartitionIndex(input.i32()?),
             shard: input.option(|input| input.array().map(u16::from_be_bytes))?,
+        },
+        tag::BROKER_DIRECTORIES => Record::BrokerDirectories {
+            broker_id: input.i32()?,
+            online: input.list(|input| input.array().map(DirectoryId))?,
+        },
+        tag::PARTITION_DIRECTORY => Record::PartitionDirectory {
+            broker_id: input.i32()?,
+            topic: TopicId(input.array()?),
+            partition: PartitionIndex(input.i32()?),
+            directory: DirectoryId(input.array()?),
         },
         other => return Err(DecodeError::UnknownRecord(other)),
     })
@@ -471,6 +497,16 @@ mod tests {
             (any::<i32>(), topic(), partition(), any::<Option<u16>>()).prop_map(
                 |(broker_id, topic, partition, shard)| Record::CorePin { broker_id, topic, partition, shard }
             ),
+            (any::<i32>(), prop::collection::vec(any::<[u8; 16]>().prop_map(DirectoryId), 0..4))
+                .prop_map(|(broker_id, online)| Record::BrokerDirectories { broker_id, online }),
+            (any::<i32>(), topic(), partition(), any::<[u8; 16]>().prop_map(DirectoryId)).prop_map(
+                |(broker_id, topic, partition, directory)| Record::PartitionDirectory {
+                    broker_id,
+                    topic,
+                    partition,
+                    directory
+                }
+            ),
         ]
     }
 
@@ -524,7 +560,7 @@ mod tests {
     #[test]
     fn a_record_of_a_later_version_is_named_as_such() {
         assert_eq!(decode(&[2, 0]), Err(DecodeError::UnknownFormat(2)));
-        assert_eq!(decode(&[FORMAT, 1, 12, VERSION, 0]), Err(DecodeError::UnknownRecord(12)));
+        assert_eq!(decode(&[FORMAT, 1, 14, VERSION, 0]), Err(DecodeError::UnknownRecord(14)));
         assert_eq!(decode(&[FORMAT, 1, 0, VERSION, 0]), Err(DecodeError::UnknownRecord(0)));
         assert_eq!(
             decode(&[FORMAT, 1, tag::TOPIC, 2, 0]),

@@ -423,6 +423,17 @@ impl RegisterBrokerError {
     }
 }
 
+/// Why a data folder's failure was not recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DirectoryFailedError {
+    /// Nobody knows the broker.
+    #[error("Broker {0} is not registered")]
+    UnknownBroker(i32),
+    /// A partition in the folder has used up its epochs.
+    #[error("a partition of topic {0} in the data folder has used up its epochs")]
+    EpochsExhausted(TopicId),
+}
+
 /// Why a feature's level was not changed, and with it no other of the request. Shown, it reads as Kafka's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpdateFeatureError {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use corelog_storage::ids::{LeaderEpoch, PartitionIndex, TopicId};
 use thiserror::Error;
 
-use super::record::{ConfigResource, Endpoint, Record};
+use super::record::{ConfigResource, DirectoryId, Endpoint, Record};
 use super::shared_map::SharedMap;
 use crate::config::ConfigMap;
 
@@ -26,6 +26,8 @@ pub struct PartitionImage {
     pub leader_epoch: LeaderEpoch,
     /// Counts all changes.
     pub partition_epoch: i32,
+    /// The data folders that hold it, by broker, where that is not the broker's first.
+    pub directories: Vec<(i32, DirectoryId)>,
 }
 
 /// One topic.
@@ -66,6 +68,8 @@ pub struct BrokerImage {
     pub endpoints: Vec<Endpoint>,
     /// Its rack.
     pub rack: Option<String>,
+    /// Its data folders that are online, beside the first.
+    pub directories: Vec<DirectoryId>,
 }
 
 impl BrokerImage {
@@ -98,6 +102,9 @@ pub enum ReplayError {
     /// The topic of the record does not exist.
     #[error("the record is about topic {0}, which does not exist")]
     UnknownTopic(TopicId),
+    /// The broker of the record does not exist.
+    #[error("the record is about broker {0}, which was never registered")]
+    UnknownBroker(i32),
     /// The partition of the record does not exist.
     #[error("the record is about partition {1} of topic {0}, which does not exist")]
     UnknownPartition(TopicId, PartitionIndex),
@@ -328,6 +335,7 @@ impl MetadataImage {
                     epoch: *broker_epoch,
                     endpoints: endpoints.clone(),
                     rack: rack.clone(),
+                    directories: self.brokers.get(broker_id).map(|b| b.directories.clone()).unwrap_or_default(),
                 };
                 Arc::make_mut(&mut self.brokers).insert(*broker_id, broker);
             }
@@ -351,6 +359,7 @@ impl MetadataImage {
                     leader: *leader,
                     leader_epoch: *leader_epoch,
                     partition_epoch: *partition_epoch,
+                    directories: Vec::new(),
                 });
                 self.partitions += 1;
             }
@@ -419,11 +428,19 @@ impl MetadataImage {
                     None => self.core_pins.remove(&key),
                 };
             }
+            Record::BrokerDirectories { broker_id, online } => self.replay_broker_directories(*broker_id, online)?,
+            Record::PartitionDirectory { broker_id, topic, partition, directory } => {
+                self.replay_partition_directory(*broker_id, *topic, *partition, *directory)?;
+            }
         }
         Ok(())
     }
 
-    fn topic_mut(&mut self, id: TopicId) -> Result<&mut TopicImage, ReplayError> {
+    pub(super) fn broker_mut(&mut self, id: i32) -> Option<&mut BrokerImage> {
+        Arc::make_mut(&mut self.brokers).get_mut(&id)
+    }
+
+    pub(super) fn topic_mut(&mut self, id: TopicId) -> Result<&mut TopicImage, ReplayError> {
         self.topics.get_mut(&id).map(Arc::make_mut).ok_or(ReplayError::UnknownTopic(id))
     }
 

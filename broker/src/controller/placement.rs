@@ -133,6 +133,7 @@ mod tests {
             epoch: 1,
             endpoints: Vec::new(),
             rack: rack.map(str::to_owned),
+            directories: Vec::new(),
         };
         racks.iter().map(|b| (b.0, image(b))).collect()
     }

@@ -80,6 +80,16 @@ impl ResourceKind {
     }
 }
 
+/// The id of a data folder, as its `meta.properties` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirectoryId(pub [u8; 16]);
+
+impl std::fmt::Display for DirectoryId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        TopicId(self.0).fmt(f)
+    }
+}
+
 /// An address that a broker can be reached at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -203,5 +213,23 @@ pub enum Record {
         partition: PartitionIndex,
         /// The shard; `None`: the default placement again.
         shard: Option<u16>,
+    },
+    /// These data folders of a broker are online, beside its first: partitions of others have no leader there.
+    BrokerDirectories {
+        /// The broker.
+        broker_id: i32,
+        /// The folders.
+        online: Vec<DirectoryId>,
+    },
+    /// A broker holds a partition in this data folder, not in its first. Follows the partition's own record.
+    PartitionDirectory {
+        /// The broker.
+        broker_id: i32,
+        /// The topic.
+        topic: TopicId,
+        /// The partition.
+        partition: PartitionIndex,
+        /// The folder.
+        directory: DirectoryId,
     },
 }

@@ -9,9 +9,9 @@ use corelog_storage::ids::{PartitionIndex, TopicId};
 
 use super::error::{
     AllocateProducerIdsError, AlterConfigError, CreatePartitionsError, CreateTopicError, DeleteTopicError,
-    PinCoreError, RegisterBrokerError, UpdateFeatureError,
+    DirectoryFailedError, PinCoreError, RegisterBrokerError, UpdateFeatureError,
 };
-use super::record::{ConfigResource, Endpoint};
+use super::record::{ConfigResource, DirectoryId, Endpoint};
 
 /// A topic's name, and whether what was asked for it was done.
 pub type NamedResult<E> = (String, Result<(), E>);
@@ -37,6 +37,8 @@ pub enum Request {
     UpdateFeatures(UpdateFeatures),
     /// Pin a partition to a core, or unpin it.
     PinCore(PinCore),
+    /// Tell that a data folder has failed (the `OfflineLogDirs` of a BrokerHeartbeat, 63).
+    DirectoryFailed(DirectoryFailed),
 }
 
 /// The answer to a [`Request`], of the same kind.
@@ -58,6 +60,8 @@ pub enum Response {
     UpdateFeatures(Result<(), UpdateFeatureError>),
     /// To [`Request::PinCore`].
     PinCore(Result<(), PinCoreError>),
+    /// To [`Request::DirectoryFailed`].
+    DirectoryFailed(Result<(), DirectoryFailedError>),
 }
 
 /// Create topics.
@@ -254,6 +258,17 @@ pub struct RegisterBroker {
     pub endpoints: Vec<Endpoint>,
     /// Its rack.
     pub rack: Option<String>,
+    /// Its data folders that are online, beside the first.
+    pub directories: Vec<DirectoryId>,
+}
+
+/// Tell that a data folder, not the broker's first, has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryFailed {
+    /// Whose it is.
+    pub broker_id: i32,
+    /// Which one.
+    pub directory: DirectoryId,
 }
 
 /// What a registration gave.

@@ -42,6 +42,11 @@ pub fn records_of(image: &MetadataImage) -> Vec<Record> {
             endpoints: broker.endpoints.clone(),
             rack: broker.rack.clone(),
         });
+        // Before there are partitions, so that none of them changes by it.
+        if !broker.directories.is_empty() {
+            let online = broker.directories.clone();
+            records.push(Record::BrokerDirectories { broker_id: broker.id, online });
+        }
     }
     let topics: BTreeMap<TopicId, &Arc<TopicImage>> = image.topics().map(|t| (t.id, t)).collect();
     for topic in topics.values() {
@@ -78,6 +83,10 @@ fn write_topic(topic: &TopicImage, records: &mut Vec<Record>) {
             leader_epoch: state.leader_epoch,
             partition_epoch: state.partition_epoch,
         });
+        for &(broker_id, directory) in &state.directories {
+            let partition = PartitionIndex(partition);
+            records.push(Record::PartitionDirectory { broker_id, topic: topic.id, partition, directory });
+        }
     }
 }
 

@@ -97,6 +97,10 @@ impl Controller {
                 let (response, records) = self.update_features(request);
                 (Response::UpdateFeatures(response), records)
             }
+            Request::DirectoryFailed(request) => {
+                let (response, records) = self.directory_failed(request);
+                (Response::DirectoryFailed(response), records)
+            }
             Request::PinCore(request) => {
                 let (response, records) = self.pin_core(*request);
                 (Response::PinCore(response), records)
@@ -139,7 +143,9 @@ impl Controller {
             | Record::PartitionChange { .. }
             | Record::LeaderEpochBump { .. }
             | Record::ProducerIds { .. }
-            | Record::CorePin { .. } => {}
+            | Record::CorePin { .. }
+            | Record::BrokerDirectories { .. }
+            | Record::PartitionDirectory { .. } => {}
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use corelog_storage::ids::{LeaderEpoch, PartitionIndex, TopicId};
 
+use super::directories::DirectoryLoads;
 use super::error::{CreatePartitionsError, CreateTopicError, DeleteTopicError};
 use super::placement::{check_assignment, place};
 use super::record::{ConfigResource, Record};
@@ -69,6 +70,7 @@ impl Controller {
         let mut records = Vec::new();
         let mut results = Vec::new();
         let mut duplicates = BTreeSet::new();
+        let mut loads = DirectoryLoads::of(&self.image);
         let times = times_named(request.topics.iter().map(|topic| topic.name.as_str()));
         for topic in &request.topics {
             let outcome = if times.get(topic.name.as_str()) != Some(&1) {
@@ -79,7 +81,7 @@ impl Controller {
                 Err(CreateTopicError::DuplicateName)
             } else {
                 self.plan_topic(topic, random).map(|planned| {
-                    write_topic(topic, &planned, &mut records);
+                    write_topic(topic, &planned, &mut loads, &mut records);
                     planned.facts
                 })
             };
@@ -240,6 +242,7 @@ impl Controller {
         let mut records = Vec::new();
         let mut results = Vec::new();
         let mut duplicates = BTreeSet::new();
+        let mut loads = DirectoryLoads::of(&self.image);
         let times = times_named(request.topics.iter().map(|topic| topic.name.as_str()));
         for topic in &request.topics {
             let outcome = if times.get(topic.name.as_str()) != Some(&1) {
@@ -248,7 +251,7 @@ impl Controller {
                 }
                 Err(CreatePartitionsError::DuplicateName)
             } else {
-                self.plan_partitions(topic, random).map(|mut more| records.append(&mut more))
+                self.plan_partitions(topic, random, &mut loads).map(|mut more| records.append(&mut more))
             };
             results.push((topic.name.clone(), outcome));
         }
@@ -262,6 +265,7 @@ impl Controller {
         &self,
         request: &MorePartitions,
         random: &mut Random<'_>,
+        loads: &mut DirectoryLoads,
     ) -> Result<Vec<Record>, CreatePartitionsError> {
         let Some(topic) = self.image.topic_by_name(&request.name) else {
             return Err(CreatePartitionsError::UnknownTopic);
@@ -297,7 +301,7 @@ impl Controller {
                 place(self.image.brokers(), additional, factor, random)?
             }
         };
-        Ok(partition_records(topic.id, partitions, &replicas).collect())
+        Ok(partition_records(topic.id, partitions, &replicas, loads))
     }
 }
 
@@ -319,7 +323,7 @@ fn new_configs(topic: &NewTopic) -> Result<ConfigMap, CreateTopicError> {
     Ok(topic.configs.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?))).collect())
 }
 
-fn write_topic(topic: &NewTopic, planned: &Planned, records: &mut Vec<Record>) {
+fn write_topic(topic: &NewTopic, planned: &Planned, loads: &mut DirectoryLoads, records: &mut Vec<Record>) {
     let id = planned.facts.id;
     records.push(Record::Topic { id, name: topic.name.as_str().into() });
     for (name, value) in planned.facts.configs.iter() {
@@ -329,17 +333,23 @@ fn write_topic(topic: &NewTopic, planned: &Planned, records: &mut Vec<Record>) {
             value: Some(value.clone()),
         });
     }
-    records.extend(partition_records(id, 0, &planned.replicas));
+    records.extend(partition_records(id, 0, &planned.replicas, loads));
 }
 
-fn partition_records(topic: TopicId, first: usize, replicas: &[Vec<i32>]) -> impl Iterator<Item = Record> {
-    (first..).zip(replicas).map(move |(partition, replicas)| Record::Partition {
-        topic,
-        partition: PartitionIndex(i32::try_from(partition).unwrap_or(i32::MAX)),
-        replicas: replicas.clone(),
-        isr: replicas.clone(),
-        leader: replicas.first().copied().unwrap_or(-1),
-        leader_epoch: LeaderEpoch(0),
-        partition_epoch: 0,
-    })
+fn partition_records(topic: TopicId, first: usize, replicas: &[Vec<i32>], loads: &mut DirectoryLoads) -> Vec<Record> {
+    let mut records = Vec::new();
+    for (partition, replicas) in (first..).zip(replicas) {
+        let partition = PartitionIndex(i32::try_from(partition).unwrap_or(i32::MAX));
+        records.push(Record::Partition {
+            topic,
+            partition,
+            replicas: replicas.clone(),
+            isr: replicas.clone(),
+            leader: replicas.first().copied().unwrap_or(-1),
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: 0,
+        });
+        records.append(&mut loads.place(topic, partition, replicas));
+    }
+    records
 }

@@ -94,6 +94,8 @@ fn value_of(record: &Record, node: i32, folder: TopicId) -> Option<Vec<u8>> {
         Record::Cluster { .. } | Record::BrokerRegistration { .. } | Record::Config { .. } | Record::CorePin { .. } => {
             None
         }
+        // What is exported is all in one folder.
+        Record::BrokerDirectories { .. } | Record::PartitionDirectory { .. } => None,
     }
 }
 

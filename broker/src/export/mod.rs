@@ -55,6 +55,13 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<String, ImportError
         let data = DataDir::open(&reactor, &args.from).await.map_err(|error| refused(&error))?;
         let meta = data.meta().cloned().ok_or_else(|| refused(&format!("no {META_PROPERTIES}")))?;
         let image = read_image(&reactor, &args.from).await.map_err(|error| refused(&error))?;
+        if let Some(topic) = image.topics().find(|topic| topic.partitions.iter().any(|p| !p.directories.is_empty())) {
+            let words = "this broker has several data folders, and a partition of topic";
+            return Err(refused(&format!(
+                "{words} {} is not in this one: such a broker can't be exported yet",
+                topic.name
+            )));
+        }
         let options = StorageOptions { direct: disk.direct, prewritten_bytes_max: 0, ..StorageOptions::default() };
         let env = StorageEnv::new(reactor.clone(), ShardId(0), data.share(), options);
         let stage = Stage::make(&args.into).map_err(|error| refused(&error))?;

@@ -159,7 +159,7 @@ pub enum OpenLogError {
     },
     /// There is no metadata, and there are logs of topics.
     #[error(
-        "{} is missing or empty, and the data folder has partitions ({partition} is one), which only the metadata knows. {}",
+        "{} is missing or empty, and there are partitions ({partition}), which only the metadata knows. {}",
         path.display(), Fix(folder.as_path().into())
     )]
     NoMetadata {

@@ -5,6 +5,7 @@
 mod brokers;
 mod configs;
 mod crash;
+mod directories;
 mod features;
 mod replay;
 mod topics;
@@ -126,7 +127,7 @@ impl World {
 /// A registration with one endpoint.
 pub fn registration(broker_id: i32) -> RegisterBroker {
     let endpoint = Endpoint { listener: "PLAINTEXT".into(), host: "box".into(), port: 9092, security_protocol: 0 };
-    RegisterBroker { broker_id, endpoints: vec![endpoint], rack: None }
+    RegisterBroker { broker_id, endpoints: vec![endpoint], rack: None, directories: Vec::new() }
 }
 
 /// A topic to create.
