@@ -40,7 +40,8 @@ fn wants(config: &BrokerConfig) -> Wants {
     let connections = config.connections_max.min(config.connections_per_core_max.saturating_mul(config.shards));
     Wants {
         connections_max: connections as u64,
-        partitions: partitions_in(&folder),
+        partitions: config.more_data_dirs.iter().map(|folder| partitions_in(folder)).sum::<u64>()
+            + partitions_in(&folder),
         shards: config.shards,
         cores: config.cores.clone(),
         memory_bytes: config.memory_bytes_per_core.saturating_mul(config.shards as u64),
@@ -107,7 +108,12 @@ impl Report {
         let (disk, disk_exit) = disk_row(&config.data_dir);
         let host = host::checks(Path::new(ROOT), &wants(config));
         let rows = host.into_iter().map(|check| row(check.name, check.outcome));
-        let checks: Vec<Row> = [kernel, disk].into_iter().chain(rows).collect();
+        // The broker starts without one of these: its partitions are offline then.
+        let more = config.more_data_dirs.iter().map(|folder| {
+            let (row, exit) = disk_row(folder);
+            Row { status: if exit.is_some() { Status::Costs } else { row.status }, ..row }
+        });
+        let checks: Vec<Row> = [kernel, disk].into_iter().chain(more).chain(rows).collect();
         let unsafe_exit = checks.iter().any(|row| row.status == Status::Unsafe).then_some(EXIT_UNSAFE);
         let exit_code = kernel_exit.or(disk_exit).or(unsafe_exit).unwrap_or(0);
         Report { checks, exit_code }

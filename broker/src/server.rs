@@ -3,8 +3,8 @@
 //! Holds: the configuration, where partitions and connections are placed, the word to stop. Never touches: anything that
 //! one shard owns. Everything here is immutable, or an atomic or a lock that no request waits for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use corelog_reactor::ShardId;
 
@@ -24,6 +24,9 @@ pub struct Server {
     pub loads: Loads,
     /// Everybody, until there is authentication.
     pub anonymous: Principal,
+    /// Called when a shard finds that the broker can't go on.
+    pub alarm: fn(),
+    first_folder_failed: OnceLock<String>,
     listener_names: Vec<Arc<str>>,
     stopping: AtomicBool,
     controller_at_rest: AtomicBool,
@@ -38,6 +41,8 @@ impl Server {
         Server {
             loads: Loads::new(shards),
             anonymous: Principal::anonymous(),
+            alarm: || (),
+            first_folder_failed: OnceLock::new(),
             listener_names: config.listeners.iter().map(|listener| listener.name.as_str().into()).collect(),
             stopping: AtomicBool::new(false),
             controller_at_rest: AtomicBool::new(false),
@@ -81,6 +86,18 @@ impl Server {
     /// Whether it has.
     pub fn is_controller_at_rest(&self) -> bool {
         self.controller_at_rest.load(Ordering::Acquire)
+    }
+
+    /// The first data folder, which has the metadata, has failed: the broker ends.
+    pub fn first_folder_fails(&self, reason: String) {
+        if self.first_folder_failed.set(reason).is_ok() {
+            (self.alarm)();
+        }
+    }
+
+    /// Why the first data folder has failed, if it has.
+    pub fn first_folder_failure(&self) -> Option<&str> {
+        self.first_folder_failed.get().map(String::as_str)
     }
 
     /// Asks every shard to log what it has done. Wake them.

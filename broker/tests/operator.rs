@@ -89,14 +89,6 @@ fn a_data_folder_that_is_a_file_is_named_by_serve_and_check() {
 }
 
 #[test]
-fn several_data_folders_are_refused_with_one_message() {
-    let (code, said) = run(corelog().args(["serve", "--shards", "1", "--set", "log.dirs=/nowhere/a,/nowhere/b"]));
-    assert_eq!(code, Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("Set log.dirs=/nowhere/a"), "{said}");
-}
-
-#[test]
 fn an_address_that_cannot_be_listened_on_comes_with_its_own_fix() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

@@ -51,16 +51,20 @@ pub async fn handle(
         .collect();
 
     let config = shard.config();
-    let (dir, room) = (absolute(&config.data_dir), Room::of(&config.data_dir));
-    let name = dir.display().to_string();
-    let result = DescribeLogDirsResult {
+    let mut dirs = vec![(absolute(&config.data_dir), Room::of(&config.data_dir))];
+    for folder in &shard.folders().more {
+        let room = if shard.is_online(folder) { Room::of(&folder.path) } else { Room::OFFLINE };
+        dirs.push((absolute(&folder.path), room));
+    }
+    let names: Vec<String> = dirs.iter().map(|(dir, _)| dir.display().to_string()).collect();
+    let results = dirs.iter().zip(&names).map(|((dir, room), name)| DescribeLogDirsResult {
         error_code: room.error_code,
-        log_dir: &name,
-        topics: topics_in(&dir, &held),
+        log_dir: name,
+        topics: topics_in(dir, &held),
         total_bytes: room.total_bytes,
         usable_bytes: room.usable_bytes,
-    };
-    DescribeLogDirsResponse { results: vec![result], ..Default::default() }.encode(out);
+    });
+    DescribeLogDirsResponse { results: results.collect(), ..Default::default() }.encode(out);
     Ok(())
 }
 
@@ -120,6 +124,9 @@ struct Room {
 }
 
 impl Room {
+    /// Of a folder that has failed.
+    const OFFLINE: Self = Self { error_code: ErrorCode::KafkaStorageError, total_bytes: -1, usable_bytes: -1 };
+
     fn of(dir: &Path) -> Self {
         let bytes = |blocks: u64, block: u64| i64::try_from(blocks.saturating_mul(block)).unwrap_or(i64::MAX);
         match statvfs(dir) {
@@ -130,7 +137,7 @@ impl Room {
             },
             Err(error) => {
                 warn!(dir = %dir.display(), %error, "a data folder does not say how much room it has");
-                Self { error_code: ErrorCode::KafkaStorageError, total_bytes: -1, usable_bytes: -1 }
+                Self::OFFLINE
             }
         }
     }

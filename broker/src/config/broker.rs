@@ -75,8 +75,10 @@ pub struct BrokerConfig {
     pub node_id: i32,
     /// `broker.rack`
     pub rack: Option<String>,
-    /// `log.dirs`, or `log.dir`: the folder that everything is kept in.
+    /// `log.dirs`, or `log.dir`: the first data folder, which has the metadata.
     pub data_dir: PathBuf,
+    /// The data folders beside it.
+    pub more_data_dirs: Vec<PathBuf>,
     /// Where clients connect. At least one.
     pub listeners: Vec<Listener>,
     /// The listener other brokers use (`inter.broker.listener.name`, or the first with the inter-broker protocol).

@@ -90,30 +90,14 @@ pub(super) fn shards(layers: &Layers, host: &Host) -> usize {
     }
 }
 
-/// The folder that everything is kept in.
-///
-/// # Errors
-/// More than one is named.
-pub(super) fn data_dir(layers: &Layers) -> Result<PathBuf, Problem> {
+/// The data folders: the first, and the others.
+pub(super) fn data_dirs(layers: &Layers) -> (PathBuf, Vec<PathBuf>) {
     let reader = Reader::new(layers);
-    let (name, folders) = match reader.optional_list("log.dirs") {
-        Some(folders) => ("log.dirs", folders),
-        None => ("log.dir", reader.list("log.dir")),
-    };
-    if let [folder] = folders.as_slice() {
-        return Ok(PathBuf::from(folder));
-    }
-    let reason = format!(
-        "{name} names {} folders, {}, and this version keeps everything in one",
-        folders.len(),
-        folders.join(" and ")
-    );
-    let first = folders.first().map_or("data", String::as_str);
-    let fix = format!(
-        "Set {name}={first}, and run a broker of its own for each other disk, or make one file system of the disks. (A folder \
-         whose name has a comma cannot be used.)"
-    );
-    Err(reader.problem(name, reason, &fix))
+    let folders = reader.optional_list("log.dirs").unwrap_or_else(|| reader.list("log.dir"));
+    let mut folders = folders.into_iter().map(PathBuf::from);
+    // Neither list may be empty.
+    let first = folders.next().unwrap_or_else(|| PathBuf::from("data"));
+    (first, folders.collect())
 }
 
 /// Builds the configuration. Every text has passed its own property's checks.
@@ -123,10 +107,7 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     let reader = Reader::new(&layers);
     let listeners = read_listeners(&reader, &host, &mut problems);
     let cores = read_cores(&reader, &host, &mut problems);
-    let data_dir = data_dir(&layers).unwrap_or_else(|problem| {
-        problems.push(problem);
-        PathBuf::new()
-    });
+    let (data_dir, more_data_dirs) = data_dirs(&layers);
     let memory = memory::read(&reader, &host, shards(&layers, &host), &mut problems);
     let overrides = read_ip_overrides(&reader, &mut problems);
     check_together(&reader, &mut problems);
@@ -146,6 +127,7 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
         node_id: reader.int("node.id"),
         rack: reader.optional_text("broker.rack"),
         data_dir,
+        more_data_dirs,
         listeners: listeners.open,
         inter_broker_listener,
         shards: shards(&layers, &host),

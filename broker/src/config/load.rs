@@ -285,12 +285,7 @@ fn read_core_map(layers: &Layers, host: &Host) -> Result<CoreMap, Problems> {
     const NAME: &str = "corelog.core.map.file";
     let named = layers.fixed.get(NAME).map(|text| PathBuf::from(text.trim()));
     let must_exist = named.is_some();
-    let path = match (named, build::data_dir(layers)) {
-        (Some(path), _) => path,
-        (None, Ok(folder)) => folder.join("core-map.toml"),
-        // What is wrong with the folder is told with the rest.
-        (None, Err(_)) => return Ok(CoreMap::default()),
-    };
+    let path = named.unwrap_or_else(|| build::data_dirs(layers).0.join("core-map.toml"));
     // That the data folder is a file is for those to say who open it.
     let is_absent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     let text = match std::fs::read_to_string(&path) {

@@ -12,10 +12,11 @@ use std::time::Duration;
 use corelog_net::wire::ErrorCode;
 use corelog_storage::disk::checkpoint::LogKey;
 use corelog_storage::ids::PartitionIndex;
-use corelog_storage::log::{Log, LogName, OpenError, SCAN_BYTES_MAX};
+use corelog_storage::log::{Log, LogName, OpenError, SCAN_BYTES_MAX, StorageEnv};
 use tracing::{debug, error, info, warn};
 
 use super::Shard;
+use super::folders::{found_elsewhere, take_offline, tell_elsewhere};
 use super::offline::{Reason, set_offline};
 use super::together::together;
 use crate::config::BrokerConfig;
@@ -89,7 +90,7 @@ async fn tell_progress<T>(shard: &Shard, done: &Cell<usize>, total: usize, work:
             shard = shard.id().0,
             done = done.get(),
             total,
-            recovered_bytes = shard.storage().recovered_bytes(),
+            recovered_bytes = shard.storages().map(|(_, storage)| storage.recovered_bytes()).sum::<u64>(),
             seconds = shard.reactor().now().saturating_since(began).as_secs(),
             "opening partitions"
         );
@@ -116,19 +117,31 @@ fn in_force(shard: &Shard, image: &MetadataImage) -> Arc<BrokerConfig> {
 /// Tries partitions again that could not be opened, under the image in force.
 pub async fn open_again(shard: &Rc<Shard>, keys: Vec<PartitionKey>) {
     // The try before may have changed the checkpoint in memory alone: what is opened relies on the one on disk.
-    if let Err(error) = shard.storage().flush_checkpoint().await {
-        debug!(%error, "partitions stay offline: the checkpoint can't be written");
-        return;
-    }
     let image = shard.image();
-    let work =
-        keys.into_iter().filter_map(|key| image.topic(key.topic_id).map(|topic| bring(shard, &image, topic, key)));
+    let mut flushed = Vec::new();
+    for (number, storage) in shard.storages() {
+        match storage.flush_checkpoint().await {
+            Ok(()) => flushed.push(number),
+            Err(error) => debug!(%error, "partitions stay offline: the checkpoint can't be written"),
+        }
+    }
+    let is_flushed = |topic: &TopicImage, key: PartitionKey| {
+        let state = topic.partition(key.partition);
+        state.and_then(|state| shard.storage_of(&image, state)).is_none_or(|(number, _)| flushed.contains(&number))
+    };
+    let work = keys.into_iter().filter_map(|key| {
+        let topic = image.topic(key.topic_id).filter(|topic| is_flushed(topic, key))?;
+        Some(bring(shard, &image, topic, key))
+    });
     together(LOGS_AT_ONCE, work).await;
 }
 
 /// Makes one partition as the image says.
 async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key: PartitionKey) {
     let Some(state) = topic.partition(key.partition) else { return };
+    let Some((home, storage)) = shard.storage_of(image, state) else {
+        return take_offline(shard, key);
+    };
     let broker = shard.config();
     let config = Arc::new(broker.topic_config(&topic.name, &image.config(&ConfigResource::topic(&topic.name))));
     let log_config = log_config(&config, &broker);
@@ -140,14 +153,20 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
         partition.set_state(state);
         return;
     }
-    // A folder that is not there is made: the topic is new, or the broker stopped between deciding and making it.
     let name = LogName { topic: topic.name.to_string(), partition: key.partition, topic_id: key.topic_id };
-    let mut opened = Log::open_or_create(shard.storage(), name.clone(), log_config.clone()).await;
+    if let Some(found) = found_elsewhere(shard, home, &name).await {
+        if shard.offline.reason(key).is_none() {
+            tell_elsewhere(shard, storage, &name, &found);
+        }
+        return set_offline(shard, key, Reason::Broken);
+    }
+    // A folder that is not there is made: the topic is new, or the broker stopped between deciding and making it.
+    let mut opened = Log::open_or_create(storage, name.clone(), log_config.clone()).await;
     if let Err(OpenError::TopicId { found, .. }) = &opened
         && image.topic(*found).is_none()
-        && set_aside(shard, &name.to_string(), PartitionKey { topic_id: *found, ..key }).await
+        && set_aside(storage, &name.to_string(), PartitionKey { topic_id: *found, ..key }).await
     {
-        opened = Log::open_or_create(shard.storage(), name, log_config).await;
+        opened = Log::open_or_create(storage, name, log_config).await;
     }
     match opened {
         Ok(log) => {
@@ -160,6 +179,9 @@ async fn bring(shard: &Rc<Shard>, image: &MetadataImage, topic: &TopicImage, key
         }
         Err(reason) => {
             let why = if reason.is_shortage() { Reason::Shortage } else { Reason::Broken };
+            if matches!(reason, OpenError::Io { .. }) && why == Reason::Broken {
+                storage.note_failure();
+            }
             if shard.offline.reason(key) != Some(why) {
                 error!(topic = %topic.name, partition = key.partition.0, %reason, "partition is offline");
             }
@@ -180,9 +202,9 @@ fn begin_reign(shard: &Rc<Shard>, partition: &Rc<Partition>, topic: &TopicImage,
 }
 
 /// The folder of a topic that nobody knows gets another name. Returns whether it has.
-pub(super) async fn set_aside(shard: &Shard, folder: &str, key: PartitionKey) -> bool {
+pub(super) async fn set_aside(storage: &StorageEnv, folder: &str, key: PartitionKey) -> bool {
     let log = LogKey { topic_id: key.topic_id, partition: key.partition };
-    match shard.storage().set_stray_aside(folder, log).await {
+    match storage.set_stray_aside(folder, log).await {
         Ok(now) => {
             warn!(folder, topic_id = %key.topic_id, now = %now.display(), "no topic has this id: its folder has another name now");
             true
@@ -197,13 +219,16 @@ pub(super) async fn set_aside(shard: &Shard, folder: &str, key: PartitionKey) ->
 /// Deletes the logs of partitions that `image` has no more, also of those that could not be opened.
 async fn delete_all(shard: &Rc<Shard>, before: &MetadataImage, image: &MetadataImage, gone: Vec<PartitionKey>) {
     let is_gone = |key: PartitionKey| image.topic(key.topic_id).is_none_or(|t| t.partition(key.partition).is_none());
-    let unopened: Vec<LogName> = shard
+    // In a folder that is offline they stay: when it is back, nobody knows them, and it is told.
+    let unopened: Vec<(&StorageEnv, LogName)> = shard
         .offline
         .take(is_gone)
         .into_iter()
         .filter_map(|key| {
-            let topic = before.topic(key.topic_id)?.name.to_string();
-            Some(LogName { topic, partition: key.partition, topic_id: key.topic_id })
+            let topic = before.topic(key.topic_id)?;
+            let (_, storage) = shard.storage_of(before, topic.partition(key.partition)?)?;
+            let name = LogName { topic: topic.name.to_string(), partition: key.partition, topic_id: key.topic_id };
+            Some((storage, name))
         })
         .collect();
     if gone.is_empty() && unopened.is_empty() {
@@ -213,10 +238,10 @@ async fn delete_all(shard: &Rc<Shard>, before: &MetadataImage, image: &MetadataI
     for partition in gone.iter().filter_map(|key| shard.partition(*key)) {
         partition.log().mark_deleted();
     }
-    unopened.iter().for_each(|name| shard.storage().mark_deleted(name));
+    unopened.iter().for_each(|(storage, name)| storage.mark_deleted(name));
     together(LOGS_AT_ONCE, gone.into_iter().map(|key| delete(shard, key))).await;
-    let unopened = unopened.into_iter().map(|name| async move {
-        if let Err(reason) = shard.storage().delete_unopened(&name).await {
+    let unopened = unopened.into_iter().map(|(storage, name)| async move {
+        if let Err(reason) = storage.delete_unopened(&name).await {
             warn!(topic = %name.topic, partition = name.partition.0, %reason, "deleting the log failed; the next start removes it");
         }
     });

@@ -23,6 +23,7 @@ use corelog_net::wire::ErrorCode;
 use corelog_reactor::{ListenHow, Listener, Notify, ShardId};
 use corelog_storage::disk::files::is_shortage;
 use corelog_storage::ids::ProducerId;
+use corelog_storage::log::StorageEnv;
 use tracing::{error, warn};
 
 use super::ask::AskFuture;
@@ -168,6 +169,7 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
         broker_id: shard.config().node_id,
         endpoints: endpoints(shard, &listeners),
         rack: shard.config().rack.clone(),
+        directories: shard.opened_directories(),
     });
     match runner.decide(shard, &request).await {
         Ok(Response::RegisterBroker(Ok(_))) => {}
@@ -187,13 +189,19 @@ pub async fn start(shard: &Rc<Shard>, data: &Path, cluster_id: String) -> Result
 
 /// Sets space aside for a full disk, or sees to it that it is as soon as there is some.
 async fn fill_reserve(shard: &Shard) {
-    match shard.storage().reserve().fill(shard.reactor()).await {
-        Ok(()) => {}
-        Err(error) if is_shortage(&error) => {
-            warn!(%error, "no space for the reserve: records are read and deleted, nothing grows until there is space");
-            shard.storage().refill_reserve();
+    for (_, storage) in shard.storages() {
+        let data = storage.data().display();
+        match storage.reserve().fill(shard.reactor()).await {
+            Ok(()) => {}
+            Err(error) if is_shortage(&error) => {
+                warn!(%data, %error, "no space for the reserve: records are read and deleted, nothing grows until there is space");
+                storage.refill_reserve();
+            }
+            Err(error) => {
+                warn!(%data, %error, "no reserve: on a full disk deletions may be refused");
+                storage.note_failure();
+            }
         }
-        Err(error) => warn!(%error, "no reserve: on a full disk deletions may be refused"),
     }
 }
 
@@ -334,6 +342,9 @@ impl Runner {
         }
         if let Err(reason) = self.record(shard, request, &outcome.records).await {
             error!(%reason, "a metadata change was refused");
+            if !reason.is_no_space() {
+                shard.storage().note_failure();
+            }
             // The state is ahead of its log: go back to what the log says.
             match recovered(shard, &self.log).await {
                 Ok(controller) => self.controller = controller,
@@ -354,8 +365,10 @@ impl Runner {
             return shard.storage().spend(LogWriteError::is_no_space, append).await;
         }
         shard.storage().reserve().may_grow().map_err(LogWriteError::NoSpace)?;
-        let partitions = records.iter().filter(|record| matches!(record, Record::Partition { .. })).count() as u64;
-        shard.storage().has_room_for_logs(partitions).map_err(LogWriteError::NoSpace)?;
+        let in_each = new_logs(shard, records);
+        for (storage, logs) in in_each {
+            storage.has_room_for_logs(logs).map_err(LogWriteError::NoSpace)?;
+        }
         self.append(records).await
     }
 
@@ -375,11 +388,25 @@ impl Runner {
     }
 }
 
+/// How many logs each data folder is to get.
+fn new_logs<'a>(shard: &'a Shard, records: &[Record]) -> Vec<(&'a StorageEnv, u64)> {
+    let is_new = |record: &&Record| matches!(record, Record::Partition { .. });
+    let of_directory =
+        |id| move |record: &&Record| matches!(record, Record::PartitionDirectory { directory, .. } if *directory == id);
+    let more = shard.folders().more.iter().filter_map(|folder| folder.opened.as_ref());
+    let mut logs: Vec<_> =
+        more.map(|(id, storage)| (storage, records.iter().filter(of_directory(*id)).count() as u64)).collect();
+    let in_more: u64 = logs.iter().map(|(_, count)| count).sum();
+    logs.push((shard.storage(), (records.iter().filter(is_new).count() as u64).saturating_sub(in_more)));
+    logs
+}
+
 /// A start, and what makes room: deletions, and configurations, among them how long records are kept.
 const fn must_work_on_a_full_disk(request: &Request) -> bool {
     match request {
         Request::RegisterBroker(_)
         | Request::DeleteTopics(_)
+        | Request::DirectoryFailed(_)
         | Request::AlterConfigs(_)
         | Request::IncrementalAlterConfigs(_) => true,
         Request::CreateTopics(_)

@@ -95,6 +95,11 @@ pub fn report(shard: &Shard) {
         ?storage,
         "status:{line}"
     );
+    for folder in &shard.folders().more {
+        let (data, is_online) = (folder.path.display(), shard.is_online(folder));
+        let storage = folder.opened.as_ref().map(|(_, storage)| storage.counters());
+        info!(shard = shard.id().0, %data, is_online, ?storage, "status of a data folder");
+    }
 }
 
 /// Stops the shard: no more requests, what is in flight becomes durable, logs are closed so that the next start has
@@ -118,10 +123,16 @@ pub async fn stop(shard: Rc<Shard>) {
         }
     });
     together(CLOSES_AT_ONCE, closes).await;
-    let storage = shard.storage();
-    storage.finish().await;
-    if let Err(reason) = storage.spend(is_no_space, async || storage.flush_checkpoint().await).await {
-        warn!(shard = shard.id().0, %reason, "checkpoint not written; the next start scans more");
+    for (number, storage) in shard.storages() {
+        let more = number.checked_sub(1).and_then(|at| shard.folders().more.get(at));
+        if more.is_some_and(|folder| !shard.is_online(folder)) {
+            continue;
+        }
+        storage.finish().await;
+        if let Err(reason) = storage.spend(is_no_space, async || storage.flush_checkpoint().await).await {
+            let data = storage.data().display();
+            warn!(shard = shard.id().0, %data, %reason, "checkpoint not written; the next start scans more");
+        }
     }
     controlling::stop(&shard).await;
     shard.finish();

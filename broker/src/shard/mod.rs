@@ -24,6 +24,7 @@ pub mod commit;
 pub mod compaction;
 pub mod connection;
 pub mod controlling;
+pub mod folders;
 pub mod housekeeping;
 pub mod mail;
 pub mod offline;
@@ -74,6 +75,7 @@ pub struct Shard {
     server: Arc<Server>,
     counters: Counters,
     storage: StorageEnv,
+    folders: folders::Folders,
     port: RefCell<MailPort<Mail>>,
     /// Mail that found a full mailbox, oldest first, one queue a peer. Bounded by the asks in flight; while a queue is not
     /// empty everything for that peer goes through it, so that order is kept.
@@ -116,8 +118,10 @@ pub struct ShardParts {
     pub reactor: Reactor,
     /// What all shards share, immutable or atomic.
     pub server: Arc<Server>,
-    /// The storage room of this core.
+    /// The storage room of this core, in the first data folder.
     pub storage: StorageEnv,
+    /// The other data folders.
+    pub folders: folders::Folders,
     /// Its end of the mailboxes.
     pub port: MailPort<Mail>,
     /// Receive buffer shared by this shard's connections.
@@ -137,6 +141,7 @@ impl Shard {
             reactor: parts.reactor,
             server: parts.server,
             storage: parts.storage,
+            folders: parts.folders,
             unsent: RefCell::new((0..shards).map(|_| VecDeque::new()).collect()),
             port: RefCell::new(parts.port),
             // Empty until the controller has loaded and shard 0 has told everybody.
@@ -323,9 +328,14 @@ impl Shard {
         &self.server
     }
 
-    /// This core's storage room.
+    /// This core's storage room in the first data folder.
     pub fn storage(&self) -> &StorageEnv {
         &self.storage
+    }
+
+    /// The other data folders.
+    pub fn folders(&self) -> &folders::Folders {
+        &self.folders
     }
 
     /// The metadata in force.

@@ -19,6 +19,8 @@ pub enum Reason {
     Shortage,
     /// Its log is damaged, or the disk failed: that takes a restart, or more.
     Broken,
+    /// Its data folder is offline: that was told of the folder.
+    Folder,
 }
 
 /// The offline partitions of a shard. Bounded: they are partitions.

@@ -9,6 +9,7 @@ use corelog_reactor::ring::{KernelMissing, RingError};
 use corelog_storage::disk::datadir::DataDirError;
 use corelog_storage::disk::files::remedy;
 use corelog_storage::disk::probe::ProbeError;
+use corelog_storage::ids::TopicId;
 use thiserror::Error;
 
 /// Why the broker did not start, or did not go on.
@@ -34,6 +35,62 @@ pub enum StartError {
         found: i32,
         /// Who we are.
         ours: i32,
+    },
+    /// A data folder belongs to another cluster.
+    #[error(
+        "{path} is a data folder of cluster {found} (its meta.properties says so), and the first one is of cluster {ours}: take \
+         it out of log.dirs, or put back the disk that belongs there"
+    )]
+    ClusterId {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// The first folder's.
+        ours: String,
+    },
+    /// The first data folder is new, another one is not.
+    #[error(
+        "{first}, the first of log.dirs, is no data folder yet, and {path} is: the first has the metadata of all. Is its disk \
+         mounted? If log.dirs was put in another order, put the old first folder first again. Nothing was changed"
+    )]
+    FirstIsNew {
+        /// The first folder.
+        first: PathBuf,
+        /// The other one.
+        path: PathBuf,
+    },
+    /// The metadata log is in another data folder than the first.
+    #[error(
+        "the metadata log (__cluster_metadata-0) is in {path}, and belongs in {first}, the first of log.dirs: put {path} first, \
+         as it was"
+    )]
+    MetadataElsewhere {
+        /// The first folder.
+        first: PathBuf,
+        /// The other one.
+        path: PathBuf,
+    },
+    /// The first of several data folders has failed while the broker ran.
+    #[error(
+        "{path}, the first of log.dirs, has failed: {reason}. It has the metadata, without which the other folders can't be \
+         served. Look for the disk's errors in `dmesg`, put them right, and start again: what was acknowledged is recovered"
+    )]
+    FirstFolderFailed {
+        /// The folder.
+        path: PathBuf,
+        /// How.
+        reason: String,
+    },
+    /// Two data folders have one id.
+    #[error(
+        "{path} has the directory.id {id}, as another folder of log.dirs: one is a copy of the other. Take the copy out of log.dirs"
+    )]
+    SameDirectory {
+        /// The later of the two.
+        path: PathBuf,
+        /// The id.
+        id: TopicId,
     },
     /// The data folder is a Kafka's.
     #[error(
@@ -107,8 +164,14 @@ impl StartError {
         match self {
             StartError::Kernel(missing) => missing.exit_code(),
             StartError::Ring(_) => 70,
-            StartError::Data(_) | StartError::NodeId { .. } | StartError::Kafka { .. } => 73,
-            StartError::Disk(_) => 74,
+            StartError::Data(_)
+            | StartError::NodeId { .. }
+            | StartError::ClusterId { .. }
+            | StartError::FirstIsNew { .. }
+            | StartError::MetadataElsewhere { .. }
+            | StartError::SameDirectory { .. }
+            | StartError::Kafka { .. } => 73,
+            StartError::Disk(_) | StartError::FirstFolderFailed { .. } => 74,
             StartError::Metadata(_) => 75,
             StartError::Listen { .. } => 76,
             StartError::Thread(_) | StartError::Memory { .. } => 71,

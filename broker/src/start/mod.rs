@@ -15,6 +15,7 @@
 //! ```
 
 mod error;
+pub mod folders;
 pub mod node;
 
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ use nix::sys::signal::{SigSet, Signal};
 use tracing::{info, warn};
 
 pub use self::error::StartError;
+use self::folders::DataFolders;
 use self::node::{Broken, NodeOptions, ShardSeed};
 use crate::check;
 use crate::config::BrokerConfig;
@@ -60,10 +62,9 @@ pub fn run(config: BrokerConfig) -> Result<(), StartError> {
     let kernel = ring::probe()?;
     let (data, disk) = prepare_data(&config)?;
     check::warn_of_host(&config);
-    if let Some(reason) = &disk.direct_refused {
-        warn!(folder = %data.path().display(), reason, "no direct I/O here: writes go through the page cache and cost more");
-    }
-    let server = Arc::new(Server::new(Arc::new(config)));
+    let mut server = Server::new(Arc::new(config));
+    server.alarm = wake_main;
+    let server = Arc::new(server);
     let (reports, inbox) = mpsc::channel();
     let storage = StorageOptions { direct: disk.direct, ..StorageOptions::default() };
     let seeds = node::seeds(&server, &data, &NodeOptions { storage, broken: broken_on_purpose() });
@@ -109,18 +110,33 @@ fn raise_open_files() {
     }
 }
 
-/// Opens the data folder on a ring of its own, before any shard exists, and tries what its disk can do.
-fn prepare_data(config: &BrokerConfig) -> Result<(DataDir, DiskSupport), StartError> {
+/// Opens the data folders on a ring of their own, before any shard exists, and tries what their disks can do.
+fn prepare_data(config: &BrokerConfig) -> Result<(DataFolders, DiskSupport), StartError> {
     let driver = RingDriver::new(RingConfig::default())?;
     let reactor = Reactor::new(Box::new(driver), ReactorLimits::default());
     let prepared = reactor.block_on(async {
-        let data = node::open_data(&reactor, config).await?;
-        let probe = async || probe::probe(data.path());
-        let disk = data.reserve().spend(&reactor, ProbeError::is_no_space, probe).await?;
-        Ok((data, disk))
+        let mut folders = folders::open_all(&reactor, config).await?;
+        let disk = try_disk(&reactor, &folders.first).await?;
+        for folder in &mut folders.more {
+            let Some(open) = &mut folder.opened else { continue };
+            match try_disk(&reactor, &open.data).await {
+                Ok(disk) => open.direct = Some(disk.direct),
+                Err(failure) => folder.set_offline(&failure),
+            }
+        }
+        Ok((folders, disk))
     });
     reactor.shutdown();
     prepared
+}
+
+async fn try_disk(reactor: &Reactor, data: &DataDir) -> Result<DiskSupport, ProbeError> {
+    let probe = async || probe::probe(data.path());
+    let disk = data.reserve().spend(reactor, ProbeError::is_no_space, probe).await?;
+    if let Some(reason) = &disk.direct_refused {
+        warn!(folder = %data.path().display(), reason, "no direct I/O here: writes go through the page cache and cost more");
+    }
+    Ok(disk)
 }
 
 /// Starts a thread for each shard.
@@ -156,6 +172,11 @@ fn start_shards(
 fn report_failure(reports: &Sender<Report>, failure: StartError) {
     // The main thread is gone only when the process ends.
     let _ = reports.send(Report::Failed(failure));
+    wake_main();
+}
+
+/// Has the main thread look at what there is.
+fn wake_main() {
     let _ = nix::sys::signal::kill(nix::unistd::getpid(), Signal::SIGUSR2);
 }
 
@@ -244,6 +265,10 @@ fn wait_for_signals(
                 Report::Waker(waker) => wakers.push(waker),
                 Report::Ready(_) => {}
             }
+        }
+        if let Some(reason) = server.first_folder_failure() {
+            let path = server.config.data_dir.clone();
+            return Some(StartError::FirstFolderFailed { path, reason: reason.to_owned() });
         }
         match signal {
             Ok(Signal::SIGUSR1) => {

@@ -4,25 +4,24 @@
 //! them on one thread in a simulated world (`tests/simulated.rs`). Never touches: threads, signals, the kernel, requests.
 //!
 //! ```text
-//!   open_data ──> seeds ──> for each shard, where it is to live: a reactor of these limits ──> ShardSeed::build
-//!                                                                                                 └ then turn after turn
+//!   folders::open_all ──> seeds ──> for each shard, where it is to live: a reactor of these limits ──> ShardSeed::build
+//!                                                                                                         └ then turn after turn
 //! ```
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use corelog_reactor::{MailPort, Reactor, ReactorLimits, ShardId, mail_mesh};
-use corelog_storage::disk::datadir::{DataDir, DataShare};
-use corelog_storage::disk::meta::MetaProperties;
-use corelog_storage::ids::TopicId;
+use corelog_storage::disk::datadir::DataShare;
 use corelog_storage::log::{StorageEnv, StorageOptions};
 
 use super::StartError;
-use crate::config::BrokerConfig;
-use crate::names::CLUSTER_METADATA;
+use super::folders::DataFolders;
+use crate::controller::DirectoryId;
 use crate::server::Server;
+use crate::shard::folders::{self, FolderNames, Folders, MoreStorage};
 use crate::shard::mail::Mail;
 use crate::shard::{Shard, ShardParts, compaction, controlling, housekeeping, relaxed, retention, serve};
 
@@ -58,50 +57,6 @@ pub enum Broken {
     NoDirSync,
 }
 
-/// Takes the data folder, on whatever reactor, before any shard exists. A new folder is given its ids.
-///
-/// # Errors
-/// [`StartError`]: the folder is another broker's, in use, or damaged.
-pub async fn open_data(reactor: &Reactor, config: &BrokerConfig) -> Result<DataDir, StartError> {
-    let path = &config.data_dir;
-    if is_kafkas(reactor, path) {
-        return Err(StartError::Kafka { path: path.clone() });
-    }
-    let mut data = DataDir::open(reactor, path).await?;
-    match data.meta() {
-        Some(meta) if meta.node_id != config.node_id => {
-            return Err(StartError::NodeId { path: path.clone(), found: meta.node_id, ours: config.node_id });
-        }
-        Some(_) => {}
-        None => {
-            let random = || {
-                let mut bytes = [0; 16];
-                reactor.fill_random(&mut bytes);
-                TopicId(*uuid::Builder::from_random_bytes(bytes).as_uuid().as_bytes())
-            };
-            let cluster_id = random().to_string();
-            let meta = MetaProperties { cluster_id, node_id: config.node_id, directory_id: random() };
-            data.set_meta(reactor, meta).await?;
-        }
-    }
-    Ok(data)
-}
-
-/// Whether a Kafka wrote the folder: it has files that only Kafka makes. Looked for before anything is written into it.
-fn is_kafkas(reactor: &Reactor, path: &Path) -> bool {
-    let names = |folder: &Path| -> Vec<String> {
-        let entries = reactor.list_dir(folder).unwrap_or_default();
-        entries.into_iter().filter_map(|entry| entry.name.into_string().ok()).collect()
-    };
-    let metadata = names(&path.join(format!("{CLUSTER_METADATA}-0")));
-    let is_metadata = |name: &String| {
-        let is_numbered = name.strip_suffix(".log").is_some_and(|rest| rest.parse::<u64>().is_ok());
-        name == "quorum-state" || name.ends_with(".checkpoint") || is_numbered
-    };
-    let own = ["bootstrap.checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"];
-    metadata.iter().any(is_metadata) || names(path).iter().any(|name| own.contains(&name.as_str()))
-}
-
 /// What one shard is made from. May go to the thread it is to live on.
 pub struct ShardSeed {
     id: ShardId,
@@ -110,11 +65,34 @@ pub struct ShardSeed {
     port: MailPort<Mail>,
     data: DataShare,
     leftovers: Vec<PathBuf>,
+    more: Vec<MoreSeed>,
+    names: Arc<FolderNames>,
     cluster_id: String,
 }
 
-/// The seeds of all shards of a node, with the mailboxes between them. `data` must stay open for as long as they live.
-pub fn seeds(server: &Arc<Server>, data: &DataDir, options: &NodeOptions) -> Vec<ShardSeed> {
+/// A data folder beside the first, for one shard.
+struct MoreSeed {
+    path: PathBuf,
+    was_there: bool,
+    opened: Option<(DirectoryId, DataShare, Option<bool>)>,
+    leftovers: Vec<PathBuf>,
+}
+
+/// The seeds of all shards of a node, with the mailboxes between them. `folders` must stay open for as long as they live.
+pub fn seeds(server: &Arc<Server>, folders: &DataFolders, options: &NodeOptions) -> Vec<ShardSeed> {
+    let data = &folders.first;
+    let more = |number: u16| {
+        let seed = |folder: &super::folders::MoreFolder| MoreSeed {
+            path: folder.path.clone(),
+            was_there: folder.was_there,
+            opened: folder.opened.as_ref().map(|open| (open.id, open.data.share(), open.direct)),
+            leftovers: match &folder.opened {
+                Some(open) if number == 0 => open.data.leftovers().to_vec(),
+                _ => Vec::new(),
+            },
+        };
+        folders.more.iter().map(seed).collect()
+    };
     let ports = mail_mesh::<Mail>(server.shards, MAILBOX_MESSAGES);
     let seed = |(number, port)| ShardSeed {
         id: ShardId(number),
@@ -123,6 +101,8 @@ pub fn seeds(server: &Arc<Server>, data: &DataDir, options: &NodeOptions) -> Vec
         port,
         data: data.share(),
         leftovers: if number == 0 { data.leftovers().to_vec() } else { Vec::new() },
+        more: more(number),
+        names: Arc::clone(&folders.names),
         cluster_id: data.meta().map(|meta| meta.cluster_id.clone()).unwrap_or_default(),
     };
     (0..).zip(ports).map(seed).collect()
@@ -165,11 +145,22 @@ impl ShardSeed {
             commit_log: config.commit_log,
             range_bytes_min: config.fetch_splice_bytes_min,
             prewritten_bytes_max: config.prewrite_bytes_per_data_dir / self.server.shards as u64,
+            data_folders: 1 + self.more.len(),
             ..self.options.storage
         };
         let data = self.data.path.clone();
-        let storage = StorageEnv::new(reactor.clone(), self.id, self.data, options);
+        let storage = StorageEnv::new(reactor.clone(), self.id, self.data, options.clone());
         storage.remove_leftovers(self.leftovers);
+        let more = self.more.into_iter().map(|seed| {
+            let opened = seed.opened.map(|(id, share, direct)| {
+                let options = StorageOptions { direct: direct.unwrap_or(options.direct), ..options.clone() };
+                let beside = storage.beside(share, options);
+                beside.remove_leftovers(seed.leftovers);
+                (id, beside)
+            });
+            MoreStorage { path: seed.path, was_there: seed.was_there, opened }
+        });
+        let folders = Folders { more: more.collect(), names: self.names };
         // The first buffer of the pool: it fails if the system refuses the pool its address space.
         let refused = |_| StartError::Memory { shard: self.id.0, bytes: config.memory_bytes_per_core };
         let receive_buffer = reactor.pool().take(RECEIVE_BUFFER_BYTES).map_err(refused)?;
@@ -178,6 +169,7 @@ impl ShardSeed {
             reactor: reactor.clone(),
             server: self.server,
             storage,
+            folders,
             port: self.port,
             receive_buffer,
         });
@@ -191,6 +183,12 @@ impl ShardSeed {
         shard.spawn(housekeeping::expire_producers(Rc::clone(&shard)));
         shard.spawn(retention::rounds(Rc::clone(&shard)));
         shard.spawn(compaction::compact(Rc::clone(&shard)));
+        for (directory, storage) in shard.folders().more.iter().filter_map(|folder| folder.opened.clone()) {
+            shard.spawn(folders::watch(Rc::clone(&shard), storage, Some(directory)));
+        }
+        if !shard.folders().more.is_empty() {
+            shard.spawn(folders::watch(Rc::clone(&shard), shard.storage().clone(), None));
+        }
         Ok(shard)
     }
 }

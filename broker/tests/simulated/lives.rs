@@ -11,7 +11,7 @@ use corelog_reactor::sim::{DiskFault, DiskLatency, NetBehaviour, NodeId, SimWorl
 
 use super::client::{Connection, Gone, Trace};
 use super::model::Checked;
-use super::node::{Boot, Setup, SimBroker};
+use super::node::{Boot, MORE, Setup, SimBroker};
 use super::random::Random;
 use super::work::{Idempotent, Work, produce_idempotently, produce_plainly};
 use super::{admin, reads};
@@ -31,6 +31,8 @@ enum Trouble {
     SlowDisk,
     FullDisk,
     BadDisk,
+    /// The second data folder fails for good, until the broker starts again.
+    BadFolder,
 }
 
 /// What a run was.
@@ -48,10 +50,20 @@ struct Run {
     producers: Vec<Rc<RefCell<Idempotent>>>,
     random: Random,
     broken: Broken,
+    has_two_folders: bool,
 }
 
 /// Runs a seed. Panics when the broker breaks its word.
 pub fn run(seed: u64, broken: Broken) -> Summary {
+    run_on(seed, broken, false)
+}
+
+/// The same on two data folders, of which the second fails now and then.
+pub fn run_on_two_folders(seed: u64, broken: Broken) -> Summary {
+    run_on(seed, broken, true)
+}
+
+fn run_on(seed: u64, broken: Broken, has_two_folders: bool) -> Summary {
     let world = Rc::new(SimWorld::new(seed));
     let clients = world.add_node();
     let broker = SimBroker::new(&world);
@@ -59,7 +71,7 @@ pub fn run(seed: u64, broken: Broken) -> Summary {
     let reactor = world.reactor(clients, ReactorLimits::default());
     let work = Work::new(reactor, broker.address(), trace.clone());
     let producers = (0..IDEMPOTENT_PRODUCERS).map(|_| Rc::default()).collect();
-    let mut run = Run { world, clients, broker, work, producers, random: Random::new(seed), broken };
+    let mut run = Run { world, clients, broker, work, producers, random: Random::new(seed), broken, has_two_folders };
     run.world.set_network(calm_network());
     if run.random.chance(250) {
         // The second makes batches of 1,024 bytes, the third of 4,096: they begin where the disk's blocks do.
@@ -86,10 +98,11 @@ impl Run {
             5 | 6 => Trouble::FullDisk,
             _ => Trouble::BadDisk,
         };
+        let trouble = if self.has_two_folders && self.random.chance(400) { Trouble::BadFolder } else { trouble };
         println!("  life {life}: {trouble:?}, from {:?}", self.world.now());
         self.work.is_ending.set(false);
-        self.work.may_refuse.set(matches!(trouble, Trouble::FullDisk | Trouble::BadDisk));
-        self.work.is_disk_bad.set(trouble == Trouble::BadDisk);
+        self.work.may_refuse.set(matches!(trouble, Trouble::FullDisk | Trouble::BadDisk | Trouble::BadFolder));
+        self.work.is_disk_bad.set(matches!(trouble, Trouble::BadDisk | Trouble::BadFolder));
         self.start_workers();
         let slices = 1 + self.random.below(12);
         let longest = [2_000, 20_000, 100_000][self.random.below(3) as usize];
@@ -118,6 +131,7 @@ impl Run {
     /// Starts the broker, with the power failing during the start now and then, and checks everything.
     fn begin_life(&mut self, is_new_life: bool) {
         let setup = Setup::random(&mut self.random, self.broken).in_a_hurry(&mut self.random);
+        let setup = Setup { has_two_folders: self.has_two_folders, ..setup };
         while self.random.chance(250) {
             let time_max = Duration::from_micros(self.random.below(20_000));
             let setup = Setup { shards: 1 + self.random.below(4) as u16, ..setup.clone() };
@@ -210,6 +224,11 @@ impl Run {
                 let room = random.below(400_000);
                 disk.set_capacity(random.chance(700).then(|| disk.used_bytes() + room));
             }
+            Trouble::BadFolder => {
+                if random.chance(400) {
+                    disk.set_fault(|op| op.path.starts_with(MORE).then_some(DiskFault::Errno(libc::EIO)));
+                }
+            }
             Trouble::BadDisk => {
                 let mut dice = Random::new(random.next_u64());
                 let (reads, writes) = (random.below(4), 1 + random.below(6));
@@ -237,7 +256,7 @@ impl Run {
     /// The clients finish what they began: every request is answered, and without a broken disk everything that an
     /// idempotent producer sent is acknowledged. Then everything is there.
     fn finish_work(&mut self, trouble: Trouble) {
-        if trouble == Trouble::BadDisk {
+        if matches!(trouble, Trouble::BadDisk | Trouble::BadFolder) {
             return;
         }
         self.work.is_ending.set(true);

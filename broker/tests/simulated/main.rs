@@ -28,7 +28,7 @@ mod work;
 
 use corelog_broker::start::node::Broken;
 
-use self::lives::{Summary, run, total};
+use self::lives::{Summary, run, run_on_two_folders, total};
 
 /// Seeds that every `cargo test` runs.
 const SEEDS: u64 = 12;
@@ -86,6 +86,26 @@ fn a_broker_keeps_its_word_through_faults_and_power_cuts() {
             enough && all.deletions > 0 && all.topics > 0 && all.refused > 0 && is_cleaned,
             "{all:?} is too little to prove anything"
         );
+    }
+}
+
+#[test]
+fn a_broker_with_two_folders_keeps_its_word_while_one_fails() {
+    log_if_asked();
+    let summaries: Vec<Summary> = seeds()
+        .map(|seed| {
+            println!("seed {seed}, two folders");
+            let said = Seed(seed);
+            let summary = run_on_two_folders(seed, Broken::Nothing);
+            drop(said);
+            println!("  {summary:?}");
+            summary
+        })
+        .collect();
+    let all = total(&summaries);
+    println!("{all:?}");
+    if summaries.len() as u64 >= SEEDS {
+        assert!(all.acknowledged > 1_000 && all.refused > 0 && all.cuts > 5, "{all:?} is too little to prove anything");
     }
 }
 

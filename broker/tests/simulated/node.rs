@@ -13,21 +13,25 @@ use corelog_broker::config::{BrokerConfig, Host, load};
 use corelog_broker::server::Server;
 use corelog_broker::shard::Shard;
 use corelog_broker::start::StartError;
+use corelog_broker::start::folders::{self, DataFolders};
 use corelog_broker::start::node::{self, Broken, NodeOptions};
 use corelog_reactor::sim::{NodeId, SimWorld};
 use corelog_reactor::{NoMail, Reactor, ReactorLimits};
-use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::log::StorageOptions;
 
 use super::random::Random;
 
 pub const DATA: &str = "/data";
+/// A second data folder, in runs with two.
+pub const MORE: &str = "/more";
 const PORT: u16 = 9092;
 
 /// What a broker is started with.
 #[derive(Clone)]
 pub struct Setup {
     pub shards: u16,
+    /// Whether it has two data folders.
+    pub has_two_folders: bool,
     pub properties: Vec<String>,
     pub options: NodeOptions,
 }
@@ -63,7 +67,7 @@ impl Setup {
             "max.incremental.fetch.session.cache.slots=4".to_owned(),
             "auto.create.topics.enable=false".to_owned(),
         ];
-        Setup { shards: 1 + random.below(4) as u16, properties, options }
+        Setup { shards: 1 + random.below(4) as u16, has_two_folders: false, properties, options }
     }
 
     /// With retention and compaction in a hurry: a life lasts seconds.
@@ -80,7 +84,7 @@ impl Setup {
 
     fn config(&self, address: SocketAddr) -> BrokerConfig {
         let args = ServeArgs {
-            data_dir: Some(DATA.into()),
+            data_dir: Some(if self.has_two_folders { format!("{DATA},{MORE}") } else { DATA.to_owned() }.into()),
             listen: Some(address.to_string()),
             shards: Some(self.shards),
             set: self.properties.clone(),
@@ -113,7 +117,7 @@ struct Running {
     server: Arc<Server>,
     shards: Vec<(Reactor, Rc<Shard>)>,
     // Held as the real process holds it.
-    _data: DataDir,
+    _data: DataFolders,
 }
 
 type Started = Rc<RefCell<Option<Result<Vec<SocketAddr>, StartError>>>>;
@@ -137,11 +141,11 @@ impl SimBroker {
     pub fn start(&mut self, setup: &Setup, time_max: Duration) -> Boot {
         let give_up = self.world.now() + time_max;
         let config = setup.config(self.address());
-        let opened: Rc<RefCell<Option<Result<DataDir, StartError>>>> = Rc::default();
+        let opened: Rc<RefCell<Option<Result<DataFolders, StartError>>>> = Rc::default();
         let reactor = self.world.reactor(self.node, ReactorLimits::default());
         let (slot, own, named) = (Rc::clone(&opened), reactor.clone(), config.clone());
         let open = async move {
-            let result = node::open_data(&own, &named).await;
+            let result = folders::open_all(&own, &named).await;
             slot.borrow_mut().replace(result);
         };
         reactor.spawn(open).expect("a task");

@@ -288,18 +288,14 @@ fn broker_id_alone_names_the_node_and_negative_limits_mean_none() {
 }
 
 #[test]
-fn several_data_folders_are_refused_with_what_to_set_in_one_message() {
-    for (name, value) in [("log.dirs", "/a, /b"), ("log.dir", "/a,/b")] {
-        assert_eq!(
-            refusal(&[(name, value)]),
-            format!(
-                "the configuration is wrong: {name} names 2 folders, /a and /b, and this version keeps everything in one (set \
-                 by --set). Set {name}=/a, and run a broker of its own for each other disk, or make one file system of the \
-                 disks. (A folder whose name has a comma cannot be used.)"
-            )
-        );
+fn several_data_folders_are_taken_in_their_order_and_the_first_has_the_metadata() {
+    for name in ["log.dirs", "log.dir"] {
+        let config = config(&[(name, "/a, /b,/c")]);
+        assert_eq!(config.data_dir, Path::new("/a"), "{name}");
+        assert_eq!(config.more_data_dirs, [Path::new("/b"), Path::new("/c")], "{name}");
     }
-    assert_eq!(config(&[("log.dirs", "/a"), ("log.dir", "/b,/c")]).data_dir, Path::new("/a"), "log.dirs wins");
+    let both = config(&[("log.dirs", "/a"), ("log.dir", "/b,/c")]);
+    assert_eq!((both.data_dir.as_path(), both.more_data_dirs.len()), (Path::new("/a"), 0), "log.dirs wins");
 }
 
 #[test]

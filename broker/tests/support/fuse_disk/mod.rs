@@ -148,6 +148,13 @@ impl FuseDisk {
         report
     }
 
+    /// Somebody takes the mount away under a running program: its path leads to what lies below, its open files go on.
+    pub fn take_away(&self) {
+        if unmount_once(&self.mount_point, libc::MNT_DETACH).is_err() {
+            let _ = std::process::Command::new("fusermount3").arg("-uz").arg(&self.mount_point).status();
+        }
+    }
+
     fn mount_again(&mut self) -> io::Result<()> {
         let session = self.shared.world().session;
         let mut config = Config::default();
