@@ -6,6 +6,7 @@ use super::format::{FIRST_WRITE, encode_file_header};
 use super::replay::{DoneWith, EntryReader, Replay, put_away};
 use super::writer::{CommitLog, Parts, Piece};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
+use crate::disk::presence::Presence;
 use crate::disk::reserve::Reserve;
 use crate::ids::{Offset, PartitionIndex, TopicId};
 use corelog_reactor::sim::{DiskOpKind, NodeId, SimWorld};
@@ -60,6 +61,7 @@ fn commit_log_with(reactor: &Reactor, replay: &Replay, no_space_retry: Duration)
         shard: ShardId(2),
         direct: true,
         reserve: Reserve::new(Path::new(DATA), 0),
+        presence: Presence::of(Path::new(DATA), true),
         file_bytes: FILE_BYTES,
         files_max: 3,
         no_space_retry,

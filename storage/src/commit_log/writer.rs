@@ -18,6 +18,7 @@ use super::format::{
 use super::{COMMIT_LOG_FOLDER, Choice, CommitLogCounters};
 use crate::disk::checkpoint::LogKey;
 use crate::disk::files::write_full;
+use crate::disk::presence::Presence;
 use crate::disk::reserve::Reserve;
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::Offset;
@@ -45,6 +46,7 @@ pub(crate) struct Parts {
     pub(crate) shard: ShardId,
     pub(crate) direct: bool,
     pub(crate) reserve: Reserve,
+    pub(crate) presence: Presence,
     /// Bytes of a file.
     pub(crate) file_bytes: u64,
     pub(crate) files_max: usize,

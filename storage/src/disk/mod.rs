@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod datadir;
 pub mod files;
 pub mod meta;
+pub(crate) mod presence;
 pub mod probe;
 pub mod remove;
 pub mod reserve;

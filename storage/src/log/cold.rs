@@ -14,7 +14,7 @@ use super::names::{DELETED, INDEX, LOG, TIME_INDEX, segment_path, with_suffix};
 use super::read::{ColdPlan, Near, ReadOutcome, Walk, Wanted};
 use super::scan_file::scan_file;
 use crate::batch::{BatchHeader, HEADER_BYTES, crc_of};
-use crate::disk::files::{is_shortage, read_file, read_full};
+use crate::disk::files::{read_file, read_full};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::segment::index::SegmentIndex;
@@ -188,7 +188,10 @@ impl Log {
         if let Some(segment) = inner.env.cold().find(inner.number, base) {
             return Ok(segment);
         }
-        let io = |error| ReadError::Io { segment: base, error };
+        let io = |error| {
+            inner.env.note_error(&error);
+            ReadError::Io { segment: base, error }
+        };
         let swaps = self.exchanges(base);
         let file = self.open_sealed(base, bytes).await.map_err(io)?;
         let index = match self.load_index(base, bytes).await.map_err(io)? {
@@ -363,8 +366,8 @@ async fn read_planned(env: &StorageEnv, file: &File, near: Near, plan: &ColdPlan
         let end = align_up(start + bytes as u64).min(align_up(plan.limit));
         let buf = take(env, (end - start) as usize)?;
         let (result, buf) = read_full(file, buf, start).await;
-        if result.as_ref().is_err_and(|error| !is_shortage(error)) {
-            env.note_failure();
+        if let Err(error) = &result {
+            env.note_error(error);
         }
         let have = result.map_err(|error| ReadError::Io { segment: plan.segment, error })?;
         env.count(|c| c.bytes_cold += have as u64);

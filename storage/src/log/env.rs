@@ -14,7 +14,8 @@ use crate::commit_log::replay::Replay;
 use crate::commit_log::{CommitLog, Parts};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
 use crate::disk::datadir::{DataShare, checkpoint_path};
-use crate::disk::files::{is_shortage, replace_file};
+use crate::disk::files::replace_file;
+use crate::disk::presence::Presence;
 use crate::disk::remove::remove_folder;
 use crate::disk::reserve::{Reserve, free_bytes};
 use crate::disk::spare::SpareMaker;
@@ -119,7 +120,9 @@ impl StorageEnv {
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
         let files = options.commit_log_files_max.max(1) * options.data_folders.max(1);
         let logs_share = reactor.pool().budget() as u64 / 4 / files as u64;
+        let presence = Presence::of(&data, reactor.is_simulated());
         let parts = Parts {
+            presence: presence.clone(),
             reactor: reactor.clone(),
             shard,
             direct: options.direct,
@@ -135,7 +138,7 @@ impl StorageEnv {
         let commit_log = CommitLog::new(&data, parts);
         Self(Rc::new(Inner {
             common,
-            health: Health::of(&data),
+            health: Health::of(presence),
             replay,
             commit_log,
             write_backs: WriteBacks::default(),
@@ -351,10 +354,15 @@ impl StorageEnv {
     }
 
     async fn write_checkpoint_later(&self) {
+        let mut is_told = false;
         loop {
             self.0.reactor.sleep(self.0.options.checkpoint_interval).await;
             if let Err(error) = self.flush_checkpoint().await {
-                tracing::warn!(%error, "cannot write the log checkpoint; trying again");
+                // Once: a folder that has failed does so until a restart.
+                if !std::mem::replace(&mut is_told, true) {
+                    let data = self.data().display();
+                    tracing::warn!(%data, %error, "cannot write the log checkpoint; trying again");
+                }
                 self.0.reactor.sleep(self.0.options.no_space_retry).await;
                 continue;
             }
@@ -398,8 +406,8 @@ impl StorageEnv {
                 Ok(()) => replace_file(&inner.reactor, &path, bytes).await,
                 gone => gone,
             };
-            if result.as_ref().is_err_and(|error| !is_shortage(error)) {
-                self.note_failure();
+            if let Err(error) = &result {
+                self.note_error(error);
             }
             if result.is_ok() {
                 inner.checkpoint.borrow_mut().durable = changed;

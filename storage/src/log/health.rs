@@ -1,14 +1,14 @@
 //! Whether a data folder is still what it was when it was taken: there, and willing.
 //!
-//! Holds: the count of failures that its logs met, the file system it lies on, the trial write. Never touches: what is done
+//! Holds: the count of failures that its logs met, the trial write. Never touches: what is done
 //! about a folder that has failed (the broker decides).
 
 use super::env::StorageEnv;
 use super::event::Event;
 use crate::disk::files::{is_shortage, read_file, replace_file, unlink_if_there};
+use crate::disk::presence::Presence;
 use std::cell::Cell;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Name of the file that a trial writes, and removes again; the shard's number follows: each makes its own.
@@ -17,22 +17,16 @@ const TRIAL_FILE: &str = ".trial";
 const TRIAL_BYTES: &[u8] = b"written to see whether this folder still takes writes\n";
 
 /// What is known of a data folder's health.
-#[derive(Default)]
 pub(super) struct Health {
-    /// The device of its file system; `None` where nobody can say, and in a simulation.
-    device: Option<u64>,
+    presence: Presence,
     failures: Cell<u64>,
     failed: Event,
 }
 
 impl Health {
-    pub(super) fn of(folder: &Path) -> Self {
-        Self { device: device_of(folder).ok(), ..Self::default() }
+    pub(super) fn of(presence: Presence) -> Self {
+        Self { presence, failures: Cell::default(), failed: Event::default() }
     }
-}
-
-fn device_of(folder: &Path) -> io::Result<u64> {
-    std::fs::metadata(folder).map(|found| found.dev())
 }
 
 impl StorageEnv {
@@ -41,6 +35,13 @@ impl StorageEnv {
         let health = self.health();
         health.failures.set(health.failures.get() + 1);
         health.failed.fire();
+    }
+
+    /// The same, of what says so itself: want of space, of handles or of memory is none, nor is a file that is just being exchanged.
+    pub(super) fn note_error(&self, error: &io::Error) {
+        if !is_shortage(error) && error.kind() != io::ErrorKind::WouldBlock {
+            self.note_failure();
+        }
     }
 
     /// How often that has happened.
@@ -55,17 +56,12 @@ impl StorageEnv {
         health.failed.until(|| Some(health.failures.get()).filter(|now| *now > seen)).await
     }
 
-    /// Whether the folder is the one that was taken at the start. If its mount was taken away, another folder has its path:
-    /// what is written there by its path is not what the next start finds.
+    /// Whether the folder is the one that was taken at the start.
     ///
     /// # Errors
-    /// When it is not.
+    /// When it is not: see [`Presence`].
     pub(super) fn is_still_there(&self) -> io::Result<()> {
-        let Some(device) = self.health().device.filter(|_| !self.reactor().is_simulated()) else { return Ok(()) };
-        if device_of(self.data())? == device {
-            return Ok(());
-        }
-        Err(io::Error::other("its file system is not mounted any more, another folder has its path"))
+        self.health().presence.check()
     }
 
     /// Tries whether the folder still takes a durable write, and gives it back. A disk that is full, or a broker without

@@ -155,6 +155,20 @@ impl FuseDisk {
         }
     }
 
+    /// It is there again, with all that was on it.
+    ///
+    /// # Panics
+    /// If it can't be mounted.
+    pub fn put_back(&mut self) {
+        self.shared.world().session += 1;
+        if let Some(session) = self.session.take() {
+            self.unmount(session);
+        }
+        if let Err(error) = self.mount_again() {
+            panic!("the FUSE disk could not be put back: {error}");
+        }
+    }
+
     fn mount_again(&mut self) -> io::Result<()> {
         let session = self.shared.world().session;
         let mut config = Config::default();
