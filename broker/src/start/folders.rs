@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use corelog_reactor::{DirEntry, Reactor};
 use corelog_storage::disk::datadir::{DataDir, DataDirError};
-use corelog_storage::disk::files::{read_file, replace_file};
+use corelog_storage::disk::files::{is_no_space, read_file, replace_file};
 use corelog_storage::disk::meta::{META_PROPERTIES, MetaProperties, parse_topic_id};
 use corelog_storage::ids::TopicId;
 use tracing::{error, info};
@@ -104,7 +104,7 @@ pub async fn open_all(reactor: &Reactor, config: &BrokerConfig) -> Result<DataFo
     let before = known.clone();
     let mut ids = vec![ours.directory_id];
     for path in &config.more_data_dirs {
-        let opened = match open_more(reactor, path, &ours, &known).await {
+        let opened = match open_more(reactor, path, &ours, &before).await {
             Ok(opened) => Some(opened),
             Err(Unusable::Mistake(failure)) => return Err(*failure),
             Err(Unusable::Offline(reason)) => {
@@ -119,7 +119,8 @@ pub async fn open_all(reactor: &Reactor, config: &BrokerConfig) -> Result<DataFo
             }
             ids.push(id);
             let path = absolute(path);
-            known.retain(|(known_id, at)| *known_id != id && *at != path);
+            // The line of another id at this path stays: its disk may be the one that is missing elsewhere.
+            known.retain(|(known_id, _)| *known_id != id);
             known.push((id, path));
         }
         let was_there = before.iter().any(|(_, at)| *at == absolute(path));
@@ -127,7 +128,10 @@ pub async fn open_all(reactor: &Reactor, config: &BrokerConfig) -> Result<DataFo
     }
     if known != before {
         let lines: Vec<String> = known.iter().map(|(id, path)| format!("{id} {}\n", path.display())).collect();
-        replace_file(reactor, &list, lines.concat().into_bytes()).await.map_err(failed)?;
+        let bytes = lines.concat().into_bytes();
+        // Also when the first folder is full: that may be why there is another one now.
+        let write = async || replace_file(reactor, &list, bytes.clone()).await;
+        folders.first.reserve().spend(reactor, is_no_space, write).await.map_err(failed)?;
     }
     folders.names = Arc::new(names_in(reactor, &mut folders));
     Ok(folders)

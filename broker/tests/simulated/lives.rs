@@ -135,10 +135,17 @@ impl Run {
         while self.random.chance(250) {
             let time_max = Duration::from_micros(self.random.below(20_000));
             let setup = Setup { shards: 1 + self.random.below(4) as u16, ..setup.clone() };
-            if let Boot::Failed(failure) = self.broker.start(&setup, time_max) {
-                panic!("a start without faults failed: {failure}");
+            // A start without the second folder: what is in it waits for the next one.
+            if self.has_two_folders && self.random.chance(500) {
+                self.break_second_folder();
+            }
+            match self.broker.start(&setup, time_max) {
+                Boot::Failed(failure) => panic!("a start without faults in the first folder failed: {failure}"),
+                Boot::Serving => self.world.run_for(Duration::from_micros(self.random.below(20_000))),
+                Boot::Underway => {}
             }
             self.broker.cut();
+            self.world.disk(self.broker.node()).clear_fault();
         }
         match self.broker.start(&setup, START_MAX) {
             Boot::Serving => {}
@@ -226,7 +233,7 @@ impl Run {
             }
             Trouble::BadFolder => {
                 if random.chance(400) {
-                    disk.set_fault(|op| op.path.starts_with(MORE).then_some(DiskFault::Errno(libc::EIO)));
+                    self.break_second_folder();
                 }
             }
             Trouble::BadDisk => {
@@ -241,6 +248,11 @@ impl Run {
                 });
             }
         }
+    }
+
+    fn break_second_folder(&self) {
+        let disk = self.world.disk(self.broker.node());
+        disk.set_fault(|op| op.path.starts_with(MORE).then_some(DiskFault::Errno(libc::EIO)));
     }
 
     fn end_of_trouble(&mut self) {
