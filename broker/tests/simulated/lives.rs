@@ -135,8 +135,9 @@ impl Run {
         while self.random.chance(250) {
             let time_max = Duration::from_micros(self.random.below(20_000));
             let setup = Setup { shards: 1 + self.random.below(4) as u16, ..setup.clone() };
-            // A start without the second folder: what is in it waits for the next one.
-            if self.has_two_folders && self.random.chance(500) {
+            // A start without the second folder: what is in it waits for the next one. Not before there is metadata: without
+            // any, a folder that was there and can't be read may have partitions, and the broker refuses to begin anew.
+            if self.has_two_folders && is_new_life && self.random.chance(500) {
                 self.break_second_folder();
             }
             match self.broker.start(&setup, time_max) {
