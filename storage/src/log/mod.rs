@@ -57,6 +57,7 @@ mod scan_file;
 mod segment_write;
 mod state;
 mod truncate;
+mod txn_index;
 mod write_back;
 
 pub use append::{Appended, LeaderBatch};

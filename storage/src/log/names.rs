@@ -77,7 +77,7 @@ pub(super) const LOG: &str = ".log";
 pub(super) const INDEX: &str = ".index";
 /// Suffix of its time index.
 pub(super) const TIME_INDEX: &str = ".timeindex";
-/// Suffix of Kafka's index of aborted transactions.
+/// Suffix of Kafka's index of aborted transactions (`txn_index`).
 pub(super) const TXN_INDEX: &str = ".txnindex";
 /// What is put behind the names of a segment's files that are to be removed, as Kafka does.
 pub(super) const DELETED: &str = ".deleted";

@@ -10,15 +10,16 @@
 //! Before that judgement the last segment gets what the commit logs have and it lacks (`reapply`).
 //!
 //! Order of the repairs, each on stable storage before the next: segments of an interrupted truncation, torn tail zeroed,
-//! recovered bytes synced, snapshots and epochs behind the end removed, checkpoint.
+//! recovered bytes synced, aborted transactions, snapshots and epochs behind the end removed, checkpoint.
 
 use super::config::LogConfig;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
-use super::names::{LOG, LogName, SNAPSHOT, parse_file_name, segment_path};
+use super::names::{LOG, LogName, SNAPSHOT, TXN_INDEX, parse_file_name, segment_path};
 use super::recover_read::Scanned;
 use super::repair::{discard, remove_segment_files};
 use super::state::{Phase, Segment};
+use super::txn_index;
 use crate::batch::BatchHeader;
 use crate::commit_log::replay::Entry;
 use crate::disk::checkpoint::{CheckpointEntry, RecoveryPoint};
@@ -83,6 +84,17 @@ pub(super) struct Recovery<'a> {
     pub(super) newest_epoch: LeaderEpoch,
 }
 
+/// Small files beside the segments that are not the log any more, or not all of it.
+struct SmallFiles {
+    /// Producer snapshots that nobody needs.
+    snapshots: Vec<Offset>,
+    /// Indexes of aborted transactions of which there is no segment. One that begins there later must not find them: a
+    /// crash may keep the removal of a segment's records, and not that of its index.
+    stray_txn_indexes: Vec<Offset>,
+    /// Those of segments.
+    txn_indexes: Vec<Offset>,
+}
+
 /// What is left behind the last sound batch of the last segment.
 enum End {
     Clean,
@@ -112,6 +124,7 @@ pub(super) async fn recover(
     };
     let mut bases = offsets_of(LOG);
     let snapshots = offsets_of(SNAPSHOT);
+    let txn_indexes = offsets_of(TXN_INDEX);
     let first = bases.first().copied();
     let known = checkpoint.is_some();
     let mut entry =
@@ -162,12 +175,11 @@ pub(super) async fn recover(
     };
     let first = bases.first().copied().unwrap_or(entry.log_start);
     let snapshot_at = recovery.load_snapshot(&snapshots, first).await?;
+    let is_stray = |at: &Offset| bases.binary_search(at).is_err() && !below_start.contains(at);
     // As Kafka's start does it: those at segments' bases stay, for truncations, and the one that counts.
-    let strays: Vec<Offset> = snapshots
-        .iter()
-        .copied()
-        .filter(|at| Some(*at) != snapshot_at && bases.binary_search(at).is_err() && !below_start.contains(at))
-        .collect();
+    let snapshots = snapshots.into_iter().filter(|at| Some(*at) != snapshot_at && is_stray(at)).collect();
+    let (strays, of_segments) = txn_indexes.into_iter().partition(is_stray);
+    let small = SmallFiles { snapshots, stray_txn_indexes: strays, txn_indexes: of_segments };
     let mut found = if missing.is_some() && bases.is_empty() {
         Found::nothing(first, now)
     } else {
@@ -180,7 +192,7 @@ pub(super) async fn recover(
     // The file may have been written before the log start moved.
     recovery.epochs.truncate_from_start(entry.log_start);
     if found.rot.is_none() {
-        recovery.repair(&mut found, &strays, &mut entry).await?;
+        recovery.repair(&mut found, &small, &mut entry).await?;
         env.settle(&name.key());
     }
     Ok(Recovered {
@@ -387,7 +399,7 @@ impl Recovery<'_> {
     async fn repair(
         &mut self,
         found: &mut Found,
-        stray_snapshots: &[Offset],
+        small: &SmallFiles,
         entry: &mut CheckpointEntry,
     ) -> Result<(), OpenError> {
         let reactor = self.env.reactor();
@@ -421,12 +433,22 @@ impl Recovery<'_> {
                 file.fsync().await.map_err(failed(&path, "sync a segment"))?;
             }
         }
-        for at in stray_snapshots {
+        if small.txn_indexes.contains(&found.active.base) {
+            txn_index::cut(reactor, self.folder, found.active.base, found.log_end)
+                .await
+                .map_err(failed(self.folder, "cut an index of aborted transactions"))?;
+        }
+        for at in &small.stray_txn_indexes {
+            unlink_if_there(reactor, &self.path(*at, TXN_INDEX))
+                .await
+                .map_err(failed(self.folder, "remove an index of aborted transactions"))?;
+        }
+        for at in &small.snapshots {
             unlink_if_there(reactor, &self.path(*at, SNAPSHOT))
                 .await
                 .map_err(failed(self.folder, "remove a producer snapshot"))?;
         }
-        if !self.is_settled(found, stray_snapshots, entry) {
+        if !self.is_settled(found, small, entry) {
             reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
         }
         // An epoch that starts right at the end stays: it may have had records, below the log start by now.
@@ -444,11 +466,12 @@ impl Recovery<'_> {
 
     /// Whether the folder's entries are durable without a sync of this start's: nothing was repaired, and there is no file but
     /// those that the recovery point, or the log's creation, has vouched for. So of thousands of idle logs none is synced.
-    fn is_settled(&self, found: &Found, stray_snapshots: &[Offset], entry: &CheckpointEntry) -> bool {
+    fn is_settled(&self, found: &Found, small: &SmallFiles, entry: &CheckpointEntry) -> bool {
         let is_untouched = found.garbage_end.is_none()
             && entry.truncate_to.is_none()
             && found.older.iter().all(|segment| segment.phase == Phase::Sealed)
-            && stray_snapshots.iter().all(|at| *at <= found.log_end);
+            && small.stray_txn_indexes.is_empty()
+            && small.snapshots.iter().all(|at| *at <= found.log_end);
         // The log's first segment has its entry from the log's creation.
         let is_first = self.is_known && found.active.base == Offset::ZERO;
         let is_below = found.active.bytes() > 0 && !found.is_unsynced;

@@ -19,7 +19,7 @@
 
 use super::cold_segments::{Lent, Readers};
 use super::env::StorageEnv;
-use super::names::{DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, parse_file_name, segment_path};
+use super::names::{DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, parse_file_name, segment_path};
 use super::state::{Phase, Status};
 use super::{Inner, Log};
 use crate::disk::files::{is_no_space, unlink_if_there};
@@ -307,8 +307,8 @@ impl Log {
         let inner = &*self.0;
         self.clear_replaced(base).await?;
         let Some(_unlinking) = self.begin_unlinking() else { return Ok(()) };
-        // There is no transaction index yet; and a snapshot below the first segment is nobody's any more.
-        for suffix in [LOG, INDEX, TIME_INDEX] {
+        // A snapshot below the first segment is nobody's any more.
+        for suffix in [LOG, INDEX, TIME_INDEX, TXN_INDEX] {
             let from = segment_path(&inner.folder, base, suffix);
             let to = deleted_path(inner, base, suffix);
             match inner.env.spend(is_no_space, async || inner.env.reactor().rename(&from, &to).await).await {

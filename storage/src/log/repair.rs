@@ -3,7 +3,7 @@
 //! Holds: making zeroes of what is cut off, removing a segment's files. Never touches: who decides what goes.
 
 use super::env::StorageEnv;
-use super::names::{INDEX, LOG, TIME_INDEX, segment_path};
+use super::names::{INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path};
 use crate::disk::files::{unlink_if_there, write_full};
 use crate::disk::spare::{write_zeroes, zeroes};
 use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_down, align_up};
@@ -49,7 +49,7 @@ pub(super) async fn discard(env: &StorageEnv, file: &File, block: &[u8], from: u
 /// Removes a segment's files, its records last, and syncs the folder.
 pub(super) async fn remove_segment_files(env: &StorageEnv, folder: &Path, base: Offset) -> io::Result<()> {
     let reactor = env.reactor();
-    for suffix in [INDEX, TIME_INDEX, LOG] {
+    for suffix in [INDEX, TIME_INDEX, TXN_INDEX, LOG] {
         unlink_if_there(reactor, &segment_path(folder, base, suffix)).await?;
     }
     reactor.sync_dir(folder).await

@@ -7,7 +7,7 @@
 //! 1. the shard's checkpoint: "truncating to x", and a recovery point that is not above it. From here on every start
 //!    completes the truncation first;
 //! 2. later segments are removed, last one first;
-//! 3. the rest of the cut segment is zeroed (or its file shortened);
+//! 3. the rest of the cut segment is zeroed (or its file shortened), and its index of aborted transactions shortened;
 //! 4. producer snapshots and leader epochs behind the cut are removed;
 //! 5. the checkpoint: done.
 //!
@@ -24,6 +24,7 @@ use super::names::{LOG, SNAPSHOT, parse_file_name, segment_path};
 use super::repair::{discard, remove_segment_files};
 use super::scan_file::scan_file;
 use super::state::{Phase, Segment};
+use super::txn_index;
 use crate::batch::{AppendOrigin, BatchView};
 use crate::disk::checkpoint::RecoveryPoint;
 use crate::disk::files::{read_file, read_full};
@@ -104,6 +105,8 @@ impl Log {
         self.drop_segments_behind(base).await?;
         let cut = self.find_cut(base, offset).await?;
         let end = self.cut_segment(base, cut).await?;
+        let txn_index = txn_index::cut(inner.env.reactor(), &inner.folder, base, end).await;
+        txn_index.map_err(failed("cut an index of aborted transactions"))?;
         self.cut_epochs_and_snapshots(end).await?;
         self.update_checkpoint(|entry| {
             entry.truncate_to = None;

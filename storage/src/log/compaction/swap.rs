@@ -8,7 +8,8 @@
 //! 2. the log checkpoint: up to where offsets may be missing. (It also has the recovery point behind these segments);
 //! 3. `.cleaned` becomes `.swap`: the indexes, then the records. From here on a start completes the exchange; before it,
 //!    it removes what there is of the cleaned segment;
-//! 4. the old segments become `.deleted`, their indexes go, those of the new one get their names;
+//! 4. the old segments become `.deleted`, their indexes go, those of the new one get their names. (It has none of aborted
+//!    transactions: a round takes out all of their records);
 //! 5. `.log.swap` becomes `.log`.
 //!
 //! Readers of an old segment go on reading it: its file stays for a while (`removal`). A reader that finds a file gone,
@@ -23,7 +24,7 @@ use crate::log::Log;
 use crate::log::env::StorageEnv;
 use crate::log::error::OpenError;
 use crate::log::names::{
-    CLEANED, DELETED, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, parse_file_name, segment_path, with_suffix,
+    CLEANED, DELETED, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, parse_file_name, segment_path, with_suffix,
 };
 use crate::log::scan_file::scan_file;
 use crate::log::state::{Phase, Segment, Status};
@@ -130,11 +131,14 @@ async fn put_in_place(reactor: &Reactor, folder: &Path, base: Offset, olds: &[Of
         }
         if *old != base {
             // Of producers within the new segment its own batches tell; Kafka removes these as well.
-            for suffix in [INDEX, TIME_INDEX, SNAPSHOT] {
+            for suffix in [INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT] {
                 unlink_if_there(reactor, &segment_path(folder, *old, suffix)).await?;
             }
         }
     }
+    // Also where the old segment of this base is set aside already. One of another base that a crash has left without its
+    // segment is removed when the log is recovered.
+    unlink_if_there(reactor, &segment_path(folder, base, TXN_INDEX)).await?;
     for suffix in [TIME_INDEX, INDEX] {
         let path = segment_path(folder, base, suffix);
         match reactor.rename(&with_suffix(&path, SWAP), &path).await {
