@@ -37,8 +37,6 @@ use crate::say;
 
 /// Seconds of a run that only looks for the highest rate.
 const PROBE_S: f64 = 8.0;
-/// Seconds of load before each run's window.
-const LEAD_IN_S: f64 = 2.0;
 /// Seconds of a verifying run.
 const VERIFY_S: f64 = 5.0;
 /// A broker takes so much more than it is sent: space written ahead, indexes. A tenth.
@@ -49,15 +47,19 @@ const ROOM_PART: u64 = 10;
 /// # Errors
 /// A peer can't be started, a run broke off, or something was lost. What was measured until then is written.
 pub fn run(options: &Compare) -> Result<(), BenchError> {
-    let all = workloads::standard();
+    let (standard, special) = (workloads::standard(), workloads::special());
     if options.list {
-        all.iter().for_each(|workload| say!("{:<12} {}\n", workload.name, workload.about));
+        standard.iter().for_each(|workload| say!("{:<16} {}\n", workload.name, workload.about));
+        say!("\nonly when named:\n");
+        special.iter().for_each(|workload| say!("{:<16} {}\n", workload.name, workload.about));
         return Ok(());
     }
-    let wanted = |workload: &&Workload| {
-        options.workloads.is_empty() || options.workloads.iter().any(|name| name == workload.name)
+    let is_named = |workload: &&Workload| options.workloads.iter().any(|name| name == workload.name);
+    let all: Vec<&Workload> = standard.iter().chain(&special).collect();
+    let chosen: Vec<&Workload> = match &options.workloads[..] {
+        [] => standard.iter().collect(),
+        _ => all.iter().copied().filter(is_named).collect(),
     };
-    let chosen: Vec<&Workload> = all.iter().filter(wanted).collect();
     if let Some(unknown) = options.workloads.iter().find(|name| all.iter().all(|known| known.name != **name)) {
         return Err(BenchError::Usage(format!("no workload {unknown}: --list shows them")));
     }
@@ -119,7 +121,8 @@ fn measure(
             let order: [usize; 2] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for which in order {
                 let peer = &peers[which];
-                let result = one(reactor, options, peer, workload, rate, options.duration, LEAD_IN_S)?;
+                let seconds = workload.duration.unwrap_or(options.duration);
+                let result = one(reactor, options, peer, workload, rate, seconds, workload.lead_in)?;
                 say!("  {}\n", record::run_line(&result));
                 comparison.add(workload, rate, which, result);
             }
@@ -129,7 +132,7 @@ fn measure(
     for (which, peer) in peers.iter().enumerate() {
         let workload = workloads::verify();
         let rate = rate(reactor, options, peers, &workload)?;
-        one(reactor, options, peer, &workload, rate, VERIFY_S, 0.0)?;
+        one(reactor, options, peer, &workload, rate, VERIFY_S, Duration::ZERO)?;
         say!("{}: verified, nothing lost, doubled, damaged or out of order\n", peer.name);
         comparison.verified[which] = true;
     }
@@ -150,7 +153,7 @@ fn warm_up(reactor: &Reactor, options: &Compare, peer: &Peer) -> Result<(), Benc
             Speed::Fixed(rate) => Some(rate),
             Speed::Unlimited | Speed::ShareOfSecond(_) => None,
         };
-        one(reactor, options, peer, workload, rate, seconds, 0.0)?;
+        one(reactor, options, peer, workload, rate, seconds, Duration::ZERO)?;
     }
     Ok(())
 }
@@ -162,7 +165,7 @@ fn rate(reactor: &Reactor, options: &Compare, peers: &[Peer], workload: &Workloa
         Speed::Fixed(rate) => Ok(Some(rate)),
         Speed::ShareOfSecond(share) => {
             let Some(second) = peers.get(1) else { return Ok(None) };
-            let result = one(reactor, options, second, workload, None, PROBE_S, LEAD_IN_S)?;
+            let result = one(reactor, options, second, workload, None, PROBE_S, workload.lead_in)?;
             let highest = result.records_per_s();
             say(options, &format!("{}: {highest:.0} records/s at most", second.name));
             Ok(Some((highest * share).max(1.0)))
@@ -178,7 +181,7 @@ fn one(
     workload: &Workload,
     rate: Option<f64>,
     seconds: f64,
-    lead_in: f64,
+    lead_in: Duration,
 ) -> Result<RunResult, BenchError> {
     attempt(reactor, options, peer, workload, rate, seconds, lead_in).map_err(|error| peer.explain(error))
 }
@@ -190,13 +193,13 @@ fn attempt(
     workload: &Workload,
     rate: Option<f64>,
     seconds: f64,
-    lead_in: f64,
+    lead_in: Duration,
 ) -> Result<RunResult, BenchError> {
     let mut target = TargetSpec {
         bootstrap: peer.address.clone(),
         topic: format!("{TOPIC_PREFIX}{}", workload.name),
         create: Some(workload.partitions),
-        topic_configs: Vec::new(),
+        topic_configs: workload.topic_configs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         fresh: true,
         delete_after: true,
     };
@@ -214,7 +217,7 @@ fn attempt(
         target,
         produce: (workload.kind != "consume").then_some(produce),
         consume: workload.consume.clone(),
-        warm_up: Duration::from_secs_f64(lead_in),
+        warm_up: lead_in,
         duration: Duration::from_secs_f64(seconds),
         produce_bytes: workload.produce_bytes,
         broker_pid: peer.pid,

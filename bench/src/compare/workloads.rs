@@ -47,11 +47,17 @@ pub struct Workload {
     pub rounds: Option<usize>,
     /// What the machine allows: measured beside it in each round.
     pub limits: Vec<Limit>,
+    /// Load before each run's window.
+    pub lead_in: Duration,
+    /// Seconds of each run, if not the comparison's.
+    pub duration: Option<f64>,
+    /// Of its topic.
+    pub topic_configs: &'static [(&'static str, &'static str)],
 }
 
 const KIB: usize = 1024;
 
-/// All of them.
+/// Those that are compared unless others are named.
 pub fn standard() -> Vec<Workload> {
     let mut all = Vec::new();
     for (name, about, batch, partitions) in [
@@ -138,6 +144,54 @@ pub fn standard() -> Vec<Workload> {
     all
 }
 
+/// Those that are compared when they are named: they take long, or need brokers that are set up for them.
+pub fn special() -> Vec<Workload> {
+    let singles = || ProduceSpec { connections: 64, in_flight: 1, ..produce(1024, 1) };
+    let many = [
+        ("partitions-16", "10,000 single records/s of 1 KiB over 16 partitions", 16),
+        ("partitions-10000", "10,000 single records/s of 1 KiB over 10,000 partitions, each receives", 10_000),
+    ];
+    let many = many.map(|(name, about, partitions)| Workload {
+        name,
+        about,
+        partitions,
+        produce: singles(),
+        speed: Speed::Fixed(10_000.0),
+        // Each partition gets a record a second: its first ones make files, and are not what is measured.
+        lead_in: Duration::from_secs(20),
+        duration: Some(20.0),
+        ..base()
+    });
+    let keyed = |keys| {
+        let produce = produce(1024, 16 * KIB);
+        ProduceSpec { connections: 8, records: RecordSpec { keys: Some(keys), ..produce.records }, ..produce }
+    };
+    let kept: [(_, _, &[_]); 2] = [
+        (
+            "retained",
+            "40,000 records/s of 1 KiB in 16 KiB batches over 8 partitions; segments of 16 MiB, 32 MiB of each are kept",
+            &[("segment.bytes", "16777216"), ("retention.bytes", "33554432")],
+        ),
+        (
+            "compacted",
+            "40,000 records/s of 1 KiB with 100,000 keys in 16 KiB batches over 8 partitions; compacted segments of 16 MiB",
+            &[("segment.bytes", "16777216"), ("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.1")],
+        ),
+    ];
+    let kept = kept.map(|(name, about, topic_configs)| Workload {
+        name,
+        about,
+        partitions: 8,
+        produce: keyed(100_000),
+        speed: Speed::Fixed(40_000.0),
+        lead_in: Duration::from_secs(10),
+        duration: Some(20.0),
+        topic_configs,
+        ..base()
+    });
+    many.into_iter().chain(kept).collect()
+}
+
 /// Records that carry producer, sequence and checksum: run after every comparison.
 pub fn verify() -> Workload {
     Workload {
@@ -165,6 +219,9 @@ fn base() -> Workload {
         produce_bytes: None,
         rounds: None,
         limits: Vec::new(),
+        lead_in: Duration::from_secs(2),
+        duration: None,
+        topic_configs: &[],
     }
 }
 
