@@ -197,7 +197,7 @@ pub struct Load {
     /// Take the lines of this file as values.
     #[arg(long, value_name = "FILE")]
     pub lines: Option<PathBuf>,
-    /// Give records one of this many keys; without it, keys are null.
+    /// Give each record one of this many keys by chance; without it, keys are null.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,
     /// none, gzip, snappy, lz4 or zstd.

@@ -22,8 +22,9 @@ use crate::client::cluster::{ProducerId, Topic};
 use crate::client::reader::FrameReader;
 use crate::error::BenchError;
 use crate::measure::clock::{now_ns, unix_ms};
+use crate::payload::spec::{Random, key};
 use crate::payload::stamp::Stamp;
-use crate::payload::template::{Producer, Template};
+use crate::payload::template::{Fill, Producer, Template};
 
 /// How many seconds' worth of arrivals may wait before the rate is called impossible.
 const BEHIND_S_MAX: f64 = 10.0;
@@ -48,6 +49,8 @@ pub struct ProducePlan {
     pub linger: Option<Duration>,
     /// Records carry stamps, made for each send.
     pub stamped: bool,
+    /// Distinct keys: each record of each batch gets one by chance.
+    pub keys: Option<u64>,
     /// Contents, used in turn.
     pub templates: Vec<Template>,
     /// The version of Produce.
@@ -96,6 +99,8 @@ struct LaneState {
     /// For each partition: records acknowledged.
     acknowledged: Vec<u64>,
     scratch: Vec<u8>,
+    /// Chooses keys.
+    random: Random,
 }
 
 #[derive(Clone, Copy)]
@@ -165,6 +170,7 @@ impl Producing {
                 sequences: vec![0; partitions],
                 acknowledged: vec![0; partitions],
                 scratch: Vec::new(),
+                random: Random::new(self.plan.seed.wrapping_add(number as u64)),
             };
             let lane = Rc::new(Lane { number, stream, wake: Notify::new(), state: RefCell::new(state) });
             self.lanes.borrow_mut().push(Rc::clone(&lane));
@@ -374,7 +380,7 @@ impl Producing {
         let correlation = state.next_correlation;
         state.next_correlation = correlation.wrapping_add(1);
 
-        let batch_bytes = if self.plan.stamped {
+        let batch_bytes = if self.plan.stamped || self.plan.keys.is_some() {
             let mut batch = list.take_spare();
             let due = &state.arrivals;
             let sent = state.sent;
@@ -383,7 +389,11 @@ impl Producing {
                 sequence: first + index as u64,
                 at_ns: due.get(sent + index.min(arrivals - 1)).copied().unwrap_or(now),
             };
-            template.stamped(records, producer, unix_ms(), stamp, &mut state.scratch, &mut batch)?;
+            let fill = |index| Fill {
+                key: self.plan.keys.map(|keys| key(state.random.below(keys))),
+                stamp: self.plan.stamped.then(|| stamp(index)),
+            };
+            template.written(records, producer, unix_ms(), fill, &mut state.scratch, &mut batch)?;
             let bytes = batch.len();
             let tail = self.heads.write(partition, bytes, correlation, list.head());
             list.owned(batch);

@@ -498,6 +498,7 @@ async fn produce_plan(
         pace: spec.pace,
         linger: spec.linger,
         stamped,
+        keys: spec.records.keys,
         templates,
         version,
         timeout_ms: spec.timeout_ms,

@@ -35,6 +35,19 @@ pub struct RecordSpec {
     pub seed: u64,
 }
 
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 20;
+
+/// The key with this number, in text.
+pub fn key(number: u64) -> [u8; KEY_BYTES] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut key = *b"key-0000000000000000";
+    for (digit, nibble) in key.iter_mut().rev().take(16).zip(0..) {
+        *digit = DIGITS[(number >> (4 * nibble)) as usize & 15];
+    }
+    key
+}
+
 /// A small generator of numbers (SplitMix64): the same seed makes the same load.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -116,9 +129,8 @@ impl RecordMaker {
     }
 
     /// The next key.
-    pub fn key(&mut self) -> Option<Vec<u8>> {
-        let keys = self.spec.keys?;
-        Some(format!("key-{:016x}", self.random.below(keys)).into_bytes())
+    pub fn key(&mut self) -> Option<[u8; KEY_BYTES]> {
+        Some(key(self.random.below(self.spec.keys?)))
     }
 
     /// How batches are compressed.
@@ -165,6 +177,13 @@ fn text(random: &mut Random, bytes: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_its_number_in_text() {
+        for number in [0, 9, 0xabc, u64::MAX] {
+            assert_eq!(key(number)[..], *format!("key-{number:016x}").as_bytes());
+        }
+    }
 
     #[test]
     fn the_same_seed_makes_the_same_records() {

@@ -18,7 +18,7 @@ use corelog_storage::batch::{
 };
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use super::spec::RecordMaker;
+use super::spec::{KEY_BYTES, RecordMaker};
 use super::stamp::{STAMP_BYTES, Stamp};
 use crate::error::BenchError;
 
@@ -52,9 +52,19 @@ pub struct Template {
 /// Where a record lies.
 #[derive(Clone, Copy, Debug)]
 struct Place {
+    key_at: Option<usize>,
     value_at: usize,
     value_len: usize,
     end: usize,
+}
+
+/// What differs from record to record of a batch that is [written](Template::written) for one send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fill {
+    /// Another key than the template's.
+    pub key: Option<[u8; KEY_BYTES]>,
+    /// At the front of the value.
+    pub stamp: Option<Stamp>,
 }
 
 /// The records of a batch, ready to be sent any number of times.
@@ -98,13 +108,16 @@ impl Template {
         let mut records: Vec<Place> = Vec::new();
         let mut next = (maker.key(), maker.value(value_bytes_min));
         loop {
-            builder.append(Timestamp(0), next.0.as_deref(), Some(&next.1), &[]);
+            builder.append(Timestamp(0), next.0.as_ref().map(<[u8; KEY_BYTES]>::as_slice), Some(&next.1), &[]);
             let end = builder.uncompressed_bytes() - HEADER_BYTES;
             // No headers: one byte that says so follows the value.
-            records.push(Place { value_at: end - 1 - next.1.len(), value_len: next.1.len(), end });
+            let (value_at, value_len) = (end - 1 - next.1.len(), next.1.len());
+            // Its length stands between key and value.
+            let key_at = next.0.map(|_| value_at - varint_bytes(value_len) - KEY_BYTES);
+            records.push(Place { key_at, value_at, value_len, end });
             next = (maker.key(), maker.value(value_bytes_min));
             let overhead = 24;
-            let key_len = next.0.as_ref().map_or(0, Vec::len);
+            let key_len = next.0.map_or(0, |_| KEY_BYTES);
             if HEADER_BYTES + end + next.1.len() + key_len + overhead > batch_bytes || records.len() >= RECORDS_MAX {
                 break;
             }
@@ -147,36 +160,42 @@ impl Template {
         Ok(piece)
     }
 
-    /// Writes a whole batch of the first `records` records into `out`, each with its own stamp.
+    /// Writes a whole batch of the first `records` records into `out`, each with what `fill` gives it.
     ///
     /// # Errors
     /// The codec failed.
-    pub fn stamped(
+    pub fn written(
         &self,
         records: usize,
         producer: Producer,
         now_unix_ms: i64,
-        mut stamp: impl FnMut(usize) -> Stamp,
+        mut fill: impl FnMut(usize) -> Fill,
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), BenchError> {
         out.clear();
         out.resize(HEADER_BYTES, 0);
         let end = self.end(records);
-        let plain = |bytes: &mut [u8], stamp: &mut dyn FnMut(usize) -> Stamp| {
+        let plain = |bytes: &mut [u8], fill: &mut dyn FnMut(usize) -> Fill| {
             for (index, place) in self.records[..records].iter().enumerate() {
-                stamp(index).write(&mut bytes[place.value_at..place.value_at + place.value_len]);
+                let Fill { key, stamp } = fill(index);
+                if let (Some(key), Some(at)) = (key, place.key_at) {
+                    bytes[at..at + KEY_BYTES].copy_from_slice(&key);
+                }
+                if let Some(stamp) = stamp {
+                    stamp.write(&mut bytes[place.value_at..place.value_at + place.value_len]);
+                }
             }
         };
         match self.codec {
             TargetCodec::None => {
                 out.extend_from_slice(&self.payload[..end]);
-                plain(&mut out[HEADER_BYTES..], &mut stamp);
+                plain(&mut out[HEADER_BYTES..], &mut fill);
             }
             codec => {
                 scratch.clear();
                 scratch.extend_from_slice(&self.payload[..end]);
-                plain(scratch, &mut stamp);
+                plain(scratch, &mut fill);
                 compress(codec, scratch, out)?;
             }
         }
@@ -213,6 +232,17 @@ impl Piece {
     }
 }
 
+/// Bytes of a length before what it measures: seven bits a byte, of twice the number (zigzag).
+const fn varint_bytes(length: usize) -> usize {
+    let mut rest = length * 2;
+    let mut bytes = 1;
+    while rest >= 128 {
+        rest >>= 7;
+        bytes += 1;
+    }
+    bytes
+}
+
 fn header(codec: Compression, records: usize, payload: usize, producer: Producer, now: i64) -> BatchHeader {
     BatchHeader {
         base_offset: Offset::ZERO,
@@ -241,11 +271,11 @@ fn compress(codec: TargetCodec, plain: &[u8], out: &mut Vec<u8>) -> Result<(), B
 mod tests {
     use corelog_storage::batch::{BatchView, DecompressScratch, Records, decompress_all};
 
-    use super::super::spec::{RecordMaker, RecordSpec, ValueSource};
+    use super::super::spec::{RecordMaker, RecordSpec, ValueSource, key};
     use super::*;
 
     fn template(codec: Compression) -> Template {
-        let spec = RecordSpec { values: ValueSource::Bytes(50, 90), keys: Some(9), codec, seed: 3 };
+        let spec = RecordSpec { values: ValueSource::Bytes(50, 190), keys: Some(9), codec, seed: 3 };
         Template::new(&mut RecordMaker::new(spec).unwrap(), 4096, STAMP_BYTES).unwrap()
     }
 
@@ -272,18 +302,21 @@ mod tests {
     }
 
     #[test]
-    fn stamps_arrive_as_they_were_written() {
+    fn stamps_and_keys_arrive_as_they_were_written() {
         for codec in CODECS {
             let template = template(codec);
             let count = template.records();
             let stamp = |index: usize| Stamp { producer: 5, sequence: 1000 + index as u64, at_ns: 42 };
+            let fill = |index| Fill { key: Some(key(index as u64)), stamp: Some(stamp(index)) };
             let (mut scratch, mut batch) = (Vec::new(), Vec::new());
-            template.stamped(count, Producer::NONE, 9, stamp, &mut scratch, &mut batch).unwrap();
+            template.written(count, Producer::NONE, 9, fill, &mut scratch, &mut batch).unwrap();
             let view = BatchView::first(&batch).unwrap();
             assert!(view.crc_ok());
             let plain = plain_of(&view);
             for (index, record) in Records::new(&view.header, &plain).enumerate() {
-                assert_eq!(Stamp::read(record.unwrap().value.unwrap()), Some(stamp(index)));
+                let record = record.unwrap();
+                assert_eq!(record.key.unwrap(), key(index as u64));
+                assert_eq!(Stamp::read(record.value.unwrap()), Some(stamp(index)));
             }
         }
     }
