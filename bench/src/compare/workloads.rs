@@ -148,8 +148,12 @@ pub fn standard() -> Vec<Workload> {
 pub fn special() -> Vec<Workload> {
     let singles = || ProduceSpec { connections: 64, in_flight: 1, ..produce(1024, 1) };
     let many = [
-        ("partitions-16", "10,000 single records/s of 1 KiB over 16 partitions", 16),
-        ("partitions-10000", "10,000 single records/s of 1 KiB over 10,000 partitions, each receives", 10_000),
+        ("partitions-16", "10,000 single records/s of 1 KiB over 16 partitions; 20 s a round", 16),
+        (
+            "partitions-10000",
+            "10,000 single records/s of 1 KiB over 10,000 partitions, each receives; 20 s a round",
+            10_000,
+        ),
     ];
     let many = many.map(|(name, about, partitions)| Workload {
         name,
@@ -169,12 +173,12 @@ pub fn special() -> Vec<Workload> {
     let kept: [(_, _, &[_]); 2] = [
         (
             "retained",
-            "40,000 records/s of 1 KiB in 16 KiB batches over 8 partitions; segments of 16 MiB, 32 MiB of each are kept",
+            "40,000 records/s of 1 KiB in 16 KiB batches over 8 partitions; segments of 16 MiB, 32 MiB of each are kept; 20 s a round",
             &[("segment.bytes", "16777216"), ("retention.bytes", "33554432")],
         ),
         (
             "compacted",
-            "40,000 records/s of 1 KiB with 100,000 keys in 16 KiB batches over 8 partitions; compacted segments of 16 MiB",
+            "40,000 records/s of 1 KiB with 100,000 keys in 16 KiB batches over 8 partitions; compacted segments of 16 MiB; 20 s a round",
             &[("segment.bytes", "16777216"), ("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.1")],
         ),
     ];
