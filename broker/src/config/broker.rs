@@ -64,6 +64,8 @@ pub struct CleanerConfig {
     pub map_bytes_max: u64,
     /// `log.cleaner.io.buffer.load.factor`
     pub map_load_factor: f64,
+    /// `corelog.log.cleaner.io.min.bytes.per.second`, of all cores.
+    pub bytes_per_second_min: f64,
     /// `log.cleaner.io.max.bytes.per.second`, of all cores.
     pub bytes_per_second_max: f64,
 }

@@ -182,6 +182,7 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
             backoff: reader.millis("log.cleaner.backoff.ms"),
             map_bytes_max: reader.count("log.cleaner.dedupe.buffer.size"),
             map_load_factor: reader.double("log.cleaner.io.buffer.load.factor"),
+            bytes_per_second_min: reader.count("corelog.log.cleaner.io.min.bytes.per.second") as f64,
             bytes_per_second_max: reader.double("log.cleaner.io.max.bytes.per.second"),
         },
         transaction_timeout_max: reader.int_millis("transaction.max.timeout.ms"),

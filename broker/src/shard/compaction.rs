@@ -30,12 +30,13 @@ pub async fn compact(shard: Rc<Shard>) {
     if !shard.config().cleaner.is_enabled {
         return;
     }
-    let pace = Pace::new(f64::MAX);
+    let pace = Pace::new(0.0, f64::MAX);
     // Those of which a round has found that it can come no further: until a restart, as in Kafka.
     let mut given_up = HashSet::new();
     loop {
         let config = shard.config();
-        pace.set(config.cleaner.bytes_per_second_max / config.shards.max(1) as f64);
+        let share = |of_all: f64| of_all / config.shards.max(1) as f64;
+        pace.set(share(config.cleaner.bytes_per_second_min), share(config.cleaner.bytes_per_second_max));
         let Some((partition, candidate, rules)) = dirtiest(&shard, &config, &mut given_up).await else {
             shard.reactor().sleep(config.cleaner.backoff).await;
             continue;
@@ -44,7 +45,7 @@ pub async fn compact(shard: Rc<Shard>) {
         let (topic, number) = (partition.topic(), partition.key().partition.0);
         match result {
             Ok(done) => {
-                debug!(%topic, partition = number, ?done, "compacted");
+                debug!(%topic, partition = number, ?done, bytes_per_second = pace.rate() as u64, "compacted");
                 if done.clean_to > candidate.first_dirty {
                     continue;
                 }

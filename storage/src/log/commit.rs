@@ -105,7 +105,10 @@ impl Log {
         mut in_flight: InFlight<'_>,
         work: impl Future<Output = Result<(), CommitError>>,
     ) -> Result<(), CommitError> {
+        let env = &self.0.env;
+        let began = env.reactor().now();
         let result = work.await;
+        env.foreground().committed(began, env.reactor().now());
         in_flight.ended = true;
         drop(in_flight);
         self.keep();

@@ -1,10 +1,12 @@
 //! What the logs of one shard share, in whatever data folder they are: memory and file handles.
 //!
-//! Holds: the tail cache's budget, the blocks kept aside, the open sealed segments, the numbers of opened logs.
+//! Holds: the tail cache's budget, the blocks kept aside, the open sealed segments, the numbers of opened logs, how long
+//! commits take.
 //! Never touches: what a log holds; anything that belongs to a data folder (`env`).
 
 use super::cold_segments::ColdSegments;
 use super::env::StorageEnv;
+use super::foreground::{Beside, Foreground};
 use crate::disk::BLOCK_BYTES;
 use corelog_reactor::{AlignedBuf, PoolExhausted, Reactor};
 use std::cell::{Cell, RefCell};
@@ -58,6 +60,7 @@ pub(super) struct Common {
     cold: ColdSegments,
     blocks: RefCell<Vec<AlignedBuf>>,
     next_log: Cell<u64>,
+    foreground: Foreground,
 }
 
 impl Common {
@@ -68,11 +71,23 @@ impl Common {
             cold: ColdSegments::new(cold_segments_max),
             blocks: RefCell::new(first_block.into_iter().collect()),
             next_log: Cell::new(1),
+            foreground: Foreground::default(),
         }
     }
 }
 
 impl StorageEnv {
+    /// The shard's commits beside compaction, of all data folders: by them it goes faster or slower.
+    #[must_use]
+    pub fn commits_beside_compaction(&self) -> Beside {
+        self.foreground().in_all()
+    }
+
+    /// How long the shard's commits take.
+    pub(super) fn foreground(&self) -> &Foreground {
+        &self.common().foreground
+    }
+
     /// Bytes of tail chunks in memory, of all data folders.
     #[must_use]
     pub fn tail_bytes(&self) -> usize {

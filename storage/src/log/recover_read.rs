@@ -10,7 +10,7 @@ use super::index_check::resume_at;
 use super::missing_epochs::{self, SealedSegment};
 use super::names::LOG;
 use super::recover::{Recovery, failed};
-use super::scan_file::{ReadAhead, scan_file};
+use super::scan_file::{Appetite, ReadAhead, scan_file};
 use crate::batch::{AppendOrigin, BatchHeader, BatchView};
 use crate::disk::files::read_full;
 use crate::disk::{BLOCK_BYTES, align_down};
@@ -208,7 +208,7 @@ impl Recovery<'_> {
     pub(super) async fn read_range(&self, scanned: &Scanned, from: u64, to: u64) -> io::Result<Vec<u8>> {
         let to = to.min(scanned.file_bytes);
         let mut out = Vec::new();
-        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, to);
+        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, to, Appetite::LARGE);
         let mut at = align_down(from);
         while at < to
             && let Some(buf) = reads.next().await?
@@ -225,7 +225,7 @@ impl Recovery<'_> {
         if from >= scanned.file_bytes {
             return Ok(false);
         }
-        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, scanned.file_bytes);
+        let mut reads = ReadAhead::new(self.env.reactor(), &scanned.file, from, scanned.file_bytes, Appetite::LARGE);
         while let Some(buf) = reads.next().await? {
             if buf.iter().any(|b| *b != 0) {
                 return Ok(true);

@@ -13,17 +13,30 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Bytes of one read.
-const READ_BYTES: u64 = 512 << 10;
-/// Reads in flight.
-const READS_MAX: usize = 4;
+/// How much is read ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appetite {
+    /// Bytes of one read,
+    bytes: u64,
+    /// and reads in flight.
+    reads_max: usize,
+}
+
+impl Appetite {
+    /// Nobody is served meanwhile, or somebody waits for it: as fast as the disk goes.
+    pub(super) const LARGE: Self = Self { bytes: 512 << 10, reads_max: 4 };
+    /// Beside commits, which wait for each read that the disk has begun.
+    pub(super) const SMALL: Self = Self { bytes: 128 << 10, reads_max: 2 };
+}
+
 /// Memory that scanning one file takes.
-pub const SCAN_BYTES_MAX: usize = READS_MAX * READ_BYTES as usize;
+pub const SCAN_BYTES_MAX: usize = Appetite::LARGE.reads_max * Appetite::LARGE.bytes as usize;
 /// How long a scan waits for memory that others hold,
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// and how often it looks.
 const MEMORY_RETRY: Duration = Duration::from_millis(2);
-const _: () = assert!(READ_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () =
+    assert!(Appetite::LARGE.bytes.is_multiple_of(BLOCK_BYTES) && Appetite::SMALL.bytes.is_multiple_of(BLOCK_BYTES));
 
 type Reading<'a> = Pin<Box<dyn Future<Output = (io::Result<usize>, AlignedBuf)> + 'a>>;
 
@@ -37,21 +50,22 @@ pub(super) struct ReadAhead<'a> {
     reactor: &'a Reactor,
     file: &'a File,
     pieces: VecDeque<Piece<'a>>,
+    appetite: Appetite,
     next: u64,
     end: u64,
 }
 
 impl<'a> ReadAhead<'a> {
     /// From the block of `start` up to `end`.
-    pub(super) fn new(reactor: &'a Reactor, file: &'a File, start: u64, end: u64) -> Self {
-        Self { reactor, file, pieces: VecDeque::new(), next: align_down(start), end: align_up(end) }
+    pub(super) fn new(reactor: &'a Reactor, file: &'a File, start: u64, end: u64, appetite: Appetite) -> Self {
+        Self { reactor, file, pieces: VecDeque::new(), appetite, next: align_down(start), end: align_up(end) }
     }
 
     /// The next bytes; `None` at the end (of the file, if that comes first).
     pub(super) async fn next(&mut self) -> io::Result<Option<AlignedBuf>> {
         let mut give_up: Option<Monotonic> = None;
-        while self.pieces.len() < READS_MAX && self.next < self.end {
-            let bytes = READ_BYTES.min(self.end - self.next);
+        while self.pieces.len() < self.appetite.reads_max && self.next < self.end {
+            let bytes = self.appetite.bytes.min(self.end - self.next);
             let buf = match self.reactor.pool().take(bytes as usize) {
                 Ok(buf) => buf,
                 // One piece must do when memory is short.
@@ -118,7 +132,7 @@ pub(super) async fn scan_file(
     if start >= end {
         return Ok(None);
     }
-    let mut reads = ReadAhead::new(reactor, file, start, end);
+    let mut reads = ReadAhead::new(reactor, file, start, end, Appetite::LARGE);
     let mut at = align_down(start);
     while let Some(buf) = reads.next().await? {
         let from = usize::try_from(start.saturating_sub(at)).unwrap_or(0);

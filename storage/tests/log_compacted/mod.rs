@@ -223,7 +223,7 @@ pub fn rules() -> CompactionRules {
 }
 
 pub fn pace() -> Pace {
-    Pace::new(f64::MAX)
+    Pace::new(1.0, f64::MAX)
 }
 
 pub async fn compact(log: &Log, rules: &CompactionRules) -> Result<Option<Compacted>, CompactionError> {

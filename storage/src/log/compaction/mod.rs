@@ -11,11 +11,13 @@
 //! starts, and one that has lost its end is told from one that was compacted. (Kafka keeps the last batch of the
 //! round.)
 
+mod pace;
 mod pass;
 mod source;
 mod swap;
 mod target;
 
+pub use pace::Pace;
 pub(super) use swap::complete_swaps;
 
 use super::Log;
@@ -26,10 +28,7 @@ use crate::ids::{Offset, Timestamp};
 use crate::segment::offset_index::OFFSET_ENTRY_BYTES;
 use crate::segment::scan::BatchFault;
 use crate::segment::time_index::TIME_ENTRY_BYTES;
-use corelog_reactor::{Monotonic, Reactor};
-use std::cell::Cell;
 use std::io;
-use std::time::Duration;
 
 /// See [`CompactionRules::transactions_max`]: 24 MiB of them.
 pub const TRANSACTIONS_MAX_DEFAULT: usize = 1 << 20;
@@ -67,40 +66,6 @@ impl Default for CompactionRules {
             decompressed_bytes_max: crate::batch::validate::DECOMPRESSED_BYTES_MAX_DEFAULT,
             transactions_max: TRANSACTIONS_MAX_DEFAULT,
             slice_bytes: 64 << 10,
-        }
-    }
-}
-
-/// How fast all rounds of a shard may go (`log.cleaner.io.max.bytes.per.second`).
-#[derive(Debug)]
-pub struct Pace {
-    bytes_per_second: Cell<f64>,
-    /// When what was read and written so far is paid for.
-    paid_at: Cell<Option<Monotonic>>,
-}
-
-impl Pace {
-    /// At most so many bytes a second.
-    #[must_use]
-    pub const fn new(bytes_per_second: f64) -> Self {
-        Self { bytes_per_second: Cell::new(bytes_per_second), paid_at: Cell::new(None) }
-    }
-
-    /// From now on at another pace.
-    pub fn set(&self, bytes_per_second: f64) {
-        self.bytes_per_second.set(bytes_per_second);
-    }
-
-    /// Takes note of so many bytes, and waits until they are paid for. Others get their turn in any case.
-    async fn spend(&self, reactor: &Reactor, bytes: u64) {
-        let now = reactor.now();
-        let seconds = bytes as f64 / self.bytes_per_second.get().max(1.0);
-        let paid_at = self.paid_at.get().map_or(now, |at| at.max(now)) + Duration::from_secs_f64(seconds.min(3600.0));
-        self.paid_at.set(Some(paid_at));
-        if paid_at.saturating_since(now) > Duration::from_millis(1) {
-            reactor.sleep_until(paid_at).await;
-        } else {
-            reactor.yield_now().await;
         }
     }
 }

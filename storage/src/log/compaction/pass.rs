@@ -121,7 +121,8 @@ impl Work<'_> {
             return Ok(());
         }
         let bytes = std::mem::take(&mut self.unpaid);
-        self.pace.spend(self.log.0.env.reactor(), bytes).await;
+        let env = &self.log.0.env;
+        self.pace.spend(env.reactor(), env.foreground(), bytes).await;
         self.check()
     }
 

@@ -10,7 +10,7 @@ use crate::disk::files::read_full;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::log::Log;
 use crate::log::names::{LOG, segment_path};
-use crate::log::scan_file::ReadAhead;
+use crate::log::scan_file::{Appetite, ReadAhead};
 use crate::segment::scan::BatchFault;
 use corelog_reactor::{File, OpenHow};
 use std::io;
@@ -37,7 +37,7 @@ impl Source {
     pub(super) fn batches<'a>(&'a self, log: &'a Log, holes_below: Offset) -> Batches<'a> {
         Batches {
             source: self,
-            reads: ReadAhead::new(log.0.env.reactor(), &self.file, 0, self.bytes),
+            reads: ReadAhead::new(log.0.env.reactor(), &self.file, 0, self.bytes, Appetite::SMALL),
             have: Vec::new(),
             at: 0,
             position: 0,

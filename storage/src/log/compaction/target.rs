@@ -14,8 +14,8 @@ use crate::segment::index::SegmentIndex;
 use corelog_reactor::{Durability, File, OpenHow};
 use std::io;
 
-/// Bytes of one write.
-const WRITE_BYTES: usize = 512 << 10;
+/// Bytes of one write: commits beside it wait until it is in the disk's cache, and their flush until it is out of it.
+const WRITE_BYTES: usize = 128 << 10;
 const _: () = assert!((WRITE_BYTES as u64).is_multiple_of(BLOCK_BYTES));
 /// Bytes between two syncs: what a sync finds unwritten holds up everybody's durable writes for as long as it takes.
 const SYNC_BYTES: u64 = 4 << 20;
