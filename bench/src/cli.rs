@@ -168,7 +168,7 @@ pub struct Target {
     #[arg(long, short = 't', default_value = "corelog-bench")]
     pub topic: String,
     /// Make the topic with this many partitions if it isn't there.
-    #[arg(long, value_name = "PARTITIONS")]
+    #[arg(long, value_name = "PARTITIONS", value_parser = partitions)]
     pub create: Option<usize>,
     /// A setting of the topic, if it is made (repeatable).
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
@@ -311,7 +311,7 @@ pub struct Compare {
     #[arg(long)]
     pub list: bool,
     /// How often each workload is run against each.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = rounds)]
     pub rounds: usize,
     /// Seconds that count in each run.
     #[arg(long, default_value_t = 15.0, value_parser = positive)]
@@ -354,6 +354,10 @@ const NUMBER_MAX: f64 = 1e7;
 const RATE_MAX: f64 = 1e9;
 /// Connections of one run.
 const CONNECTIONS_MAX: usize = 10_000;
+/// Partitions of one topic.
+const PARTITIONS_MAX: usize = 1_000_000;
+/// Rounds of a comparison.
+const ROUNDS_MAX: usize = 1_000;
 
 fn number(text: &str, within: impl Fn(f64) -> bool, words: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|number| within(*number)).ok_or(words.into())
@@ -376,8 +380,20 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 fn connections(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (1..=CONNECTIONS_MAX).contains(number));
-    number.ok_or(format!("from 1 to {CONNECTIONS_MAX}"))
+    whole(text, CONNECTIONS_MAX)
+}
+
+fn partitions(text: &str) -> Result<usize, String> {
+    whole(text, PARTITIONS_MAX)
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    whole(text, ROUNDS_MAX)
+}
+
+fn whole(text: &str, max: usize) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
+    number.ok_or(format!("from 1 to {max}"))
 }
 
 fn some_bytes(text: &str) -> Result<usize, String> {
@@ -468,6 +484,10 @@ mod tests {
             "produce --rate 1 --linger-ms=-5",
             "produce --keys 0",
             "produce --connections 0",
+            "produce --create 0",
+            "produce --create 4294967301",
+            "produce --create=-1",
+            "compare a b --rounds 0",
             "produce --connections 100000",
             "produce --timeout-ms=-5",
             "consume --max-bytes 0",

@@ -101,7 +101,7 @@ pub enum BenchError {
         seconds: f64,
     },
     /// Somebody pressed Ctrl-C.
-    #[error("interrupted: the result up to there is kept and marked")]
+    #[error("interrupted: what was measured until then is kept and marked")]
     Interrupted,
     /// A peer ended in the middle of a comparison.
     #[error("peer {peer} {what}: {error}")]

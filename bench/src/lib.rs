@@ -14,6 +14,7 @@ pub mod client;
 pub mod commands;
 pub mod compare;
 pub mod error;
+pub mod interrupt;
 pub mod load;
 pub mod measure;
 pub mod payload;

@@ -1,23 +1,33 @@
 //! What a run needs to know of a cluster, and what it makes there.
 //!
-//! Holds: topics (made, found, deleted), their ids and partitions, start and end offsets, producer ids. Never touches: load.
+//! Holds: topics (made, grown, found, deleted), their ids and partitions, start and end offsets, producer ids. Never touches:
+//! load.
 //!
 //! One broker leads everything in this version: a topic whose partitions are led by several is refused with a word.
 
 use std::time::Duration;
 
 use corelog_net::wire::messages::{
-    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicState,
-    DeleteTopicsRequest, DeleteTopicsResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsPartition,
-    ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic, MetadataRequest, MetadataRequestTopic, MetadataResponse,
+    CreatableTopic, CreatableTopicConfig, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse,
+    InitProducerIdRequest, InitProducerIdResponse, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopic, MetadataRequest, MetadataRequestTopic, MetadataResponse,
 };
 use corelog_net::wire::{ApiKey, ErrorCode, Uuid};
 use corelog_reactor::Reactor;
 
 use super::rpc::{Rpc, Versions};
 use crate::error::BenchError;
+use crate::interrupt::is_interrupted;
 
-/// How often a topic that was just made is looked for.
+/// Partitions that one request makes: Kafka's controller takes at most 10,000 records of a request, of which the topic itself
+/// and each of its settings are some.
+const PARTITIONS_A_REQUEST_MAX: usize = 5_000;
+/// How long a topic that was just made may take to be led everywhere.
+const READY_PATIENCE: Duration = Duration::from_secs(10);
+/// And for each of its partitions: Kafka makes a hundred of them a second, on a busy machine fewer.
+const READY_PATIENCE_A_PARTITION: Duration = Duration::from_millis(60);
+/// How often a producer id is asked for.
 const LOOKS: usize = 100;
 /// Pause between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -42,6 +52,15 @@ pub struct Topic {
     pub leader: String,
 }
 
+/// What is known of a topic that was just made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its id; zero where the broker told none.
+    pub id: Uuid,
+    /// How many partitions it has, or is about to have.
+    pub partitions: usize,
+}
+
 /// An id of an idempotent producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerId {
@@ -55,6 +74,7 @@ pub struct ProducerId {
 pub struct Cluster {
     rpc: Rpc,
     reactor: Reactor,
+    bootstrap: String,
 }
 
 impl Cluster {
@@ -63,7 +83,8 @@ impl Cluster {
     /// # Errors
     /// Nobody there.
     pub async fn connect(reactor: &Reactor, bootstrap: &str) -> Result<Self, BenchError> {
-        Ok(Self { rpc: Rpc::connect(reactor, bootstrap).await?, reactor: reactor.clone() })
+        let rpc = Rpc::connect(reactor, bootstrap).await?;
+        Ok(Self { rpc, reactor: reactor.clone(), bootstrap: bootstrap.to_owned() })
     }
 
     /// The versions that both sides speak.
@@ -71,7 +92,10 @@ impl Cluster {
         self.rpc.versions()
     }
 
-    /// Makes a topic, unless it is there. Returns whether it was made.
+    /// Makes a topic, unless it is there.
+    ///
+    /// More partitions than one request may ask for are added by further ones; if one of those fails, the topic is deleted
+    /// again: half of it is of no use to anybody.
     ///
     /// # Errors
     /// The broker refuses.
@@ -80,11 +104,27 @@ impl Cluster {
         name: &str,
         partitions: usize,
         configs: &[(String, String)],
-    ) -> Result<bool, BenchError> {
+    ) -> Result<Option<Made>, BenchError> {
+        let first = partitions.min(PARTITIONS_A_REQUEST_MAX);
+        let Some(id) = self.create_at_once(name, first, configs).await? else { return Ok(None) };
+        if let Err(error) = self.grow(name, first, partitions).await {
+            self.tidy_up(name).await;
+            return Err(error);
+        }
+        Ok(Some(Made { id, partitions }))
+    }
+
+    /// The id of the topic, unless it was there.
+    async fn create_at_once(
+        &mut self,
+        name: &str,
+        partitions: usize,
+        configs: &[(String, String)],
+    ) -> Result<Option<Uuid>, BenchError> {
         let configs = configs.iter().map(|(name, value)| CreatableTopicConfig { name, value: Some(value) }).collect();
         let topic = CreatableTopic {
             name,
-            num_partitions: partitions as i32,
+            num_partitions: count(partitions)?,
             replication_factor: 1,
             configs,
             ..CreatableTopic::default()
@@ -93,27 +133,50 @@ impl Cluster {
         let answer = self.rpc.call(&request).await?;
         let response: CreateTopicsResponse<'_> = answer.body()?;
         match response.topics.first() {
-            Some(made) if made.error_code == ErrorCode::TopicAlreadyExists => Ok(false),
+            Some(made) if made.error_code == ErrorCode::TopicAlreadyExists => Ok(None),
             Some(refused) if refused.error_code != ErrorCode::None => Err(BenchError::Refused {
                 what: format!("creating topic {name}"),
                 code: refused.error_code,
                 detail: refused.error_message.map(str::to_owned),
             }),
-            Some(_) | None => Ok(true),
+            Some(made) => Ok(Some(made.topic_id)),
+            None => Ok(Some(Uuid::default())),
         }
     }
 
-    /// Finds a topic. One that was `just_made` may need a while to appear; one that wasn't is looked for once more only, as
-    /// a leader may be in the making.
+    /// Adds partitions to a topic that has `from` of them, until it has `to`.
+    async fn grow(&mut self, name: &str, from: usize, to: usize) -> Result<(), BenchError> {
+        let mut have = from;
+        while have < to {
+            if is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            have = to.min(have + PARTITIONS_A_REQUEST_MAX);
+            let topic = CreatePartitionsTopic { name, count: count(have)?, assignments: None };
+            let request =
+                CreatePartitionsRequest { topics: vec![topic], timeout_ms: ADMIN_TIMEOUT_MS, validate_only: false };
+            let answer = self.rpc.call(&request).await?;
+            let response: CreatePartitionsResponse<'_> = answer.body()?;
+            if let Some(refused) = response.results.first().filter(|topic| topic.error_code != ErrorCode::None) {
+                return Err(BenchError::Refused {
+                    what: format!("growing topic {name} to {have} partitions"),
+                    code: refused.error_code,
+                    detail: refused.error_message.map(str::to_owned),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds a topic. One that was `just_made` may need a while to appear with all of its partitions, in place of one of the same
+    /// name that was deleted before it; one that wasn't is looked for once more only, as a leader may be in the making.
     ///
     /// # Errors
     /// It isn't there, or several brokers lead it.
-    pub async fn find(&mut self, name: &str, just_made: bool) -> Result<Topic, BenchError> {
-        let mut last = ErrorCode::UnknownTopicOrPartition;
-        for look in 0..LOOKS {
-            if look > 1 && !just_made && last == ErrorCode::UnknownTopicOrPartition {
-                break;
-            }
+    pub async fn find(&mut self, name: &str, just_made: Option<Made>) -> Result<Topic, BenchError> {
+        let give_up = self.reactor.now() + ready_patience(just_made.map_or(0, |made| made.partitions));
+        let mut looks = 0;
+        let last = loop {
             let wanted = MetadataRequestTopic { name: Some(name), ..MetadataRequestTopic::default() };
             let request = MetadataRequest {
                 topics: Some(vec![wanted]),
@@ -122,12 +185,20 @@ impl Cluster {
             };
             let answer = self.rpc.call(&request).await?;
             let response: MetadataResponse<'_> = answer.body()?;
-            match ready(name, &response) {
+            let last = match ready(name, just_made, &response) {
                 Ok(topic) => return topic,
-                Err(code) => last = code,
+                Err(code) => code,
+            };
+            looks += 1;
+            if is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            let is_there_not = looks > 1 && just_made.is_none() && last == ErrorCode::UnknownTopicOrPartition;
+            if is_there_not || self.reactor.now() > give_up {
+                break last;
             }
             self.reactor.sleep(LOOK_PAUSE).await;
-        }
+        };
         match last {
             ErrorCode::UnknownTopicOrPartition => Err(BenchError::NoTopic { topic: name.into() }),
             code => Err(BenchError::Refused { what: format!("looking for topic {name}"), code, detail: None }),
@@ -139,11 +210,14 @@ impl Cluster {
     /// # Errors
     /// A partition does not come.
     pub async fn await_leaders(&mut self, topic: &Topic) -> Result<(), BenchError> {
-        let mut looks = LOOKS;
+        let give_up = self.reactor.now() + ready_patience(topic.partitions);
         loop {
             match self.offsets(topic, LATEST).await {
-                Err(BenchError::Refused { code, .. }) if looks > 0 && is_passing(code) => looks -= 1,
+                Err(BenchError::Refused { code, .. }) if is_passing(code) && self.reactor.now() < give_up => {}
                 other => return other.map(drop),
+            }
+            if is_interrupted() {
+                return Err(BenchError::Interrupted);
             }
             self.reactor.sleep(LOOK_PAUSE).await;
         }
@@ -169,6 +243,15 @@ impl Cluster {
         match response.responses.first().map(|topic| topic.error_code) {
             None | Some(ErrorCode::None | ErrorCode::UnknownTopicOrPartition) => Ok(()),
             Some(code) => Err(BenchError::Refused { what: format!("deleting topic {name}"), code, detail: None }),
+        }
+    }
+
+    /// Deletes a topic after something went wrong, if that can be had: over a connection of its own, since the one there may wait
+    /// for an answer still.
+    pub async fn tidy_up(&mut self, name: &str) {
+        if let Ok(rpc) = Rpc::connect(&self.reactor, &self.bootstrap).await {
+            self.rpc = rpc;
+            let _ = self.delete(name).await;
         }
     }
 
@@ -223,6 +306,16 @@ impl Cluster {
     }
 }
 
+/// How long a topic of so many partitions may take to be led everywhere.
+fn ready_patience(partitions: usize) -> Duration {
+    READY_PATIENCE + READY_PATIENCE_A_PARTITION * u32::try_from(partitions).unwrap_or(u32::MAX)
+}
+
+/// As requests carry it.
+fn count(partitions: usize) -> Result<i32, BenchError> {
+    i32::try_from(partitions).map_err(|_| BenchError::Usage(format!("no topic can have {partitions} partitions")))
+}
+
 /// Errors of a partition whose leader is still to begin.
 fn is_passing(code: ErrorCode) -> bool {
     matches!(
@@ -234,14 +327,24 @@ fn is_passing(code: ErrorCode) -> bool {
     )
 }
 
-/// The topic as the metadata shows it; the outer error says that it may yet come.
-fn ready(name: &str, metadata: &MetadataResponse<'_>) -> Result<Result<Topic, BenchError>, ErrorCode> {
+/// The topic as the metadata shows it, if that knows of all of one that was just made; the outer error says that it may yet come.
+fn ready(
+    name: &str,
+    just_made: Option<Made>,
+    metadata: &MetadataResponse<'_>,
+) -> Result<Result<Topic, BenchError>, ErrorCode> {
     let found = metadata.topics.first().ok_or(ErrorCode::UnknownTopicOrPartition)?;
     if found.error_code != ErrorCode::None {
         return Err(found.error_code);
     }
+    let made = just_made.unwrap_or(Made { id: found.topic_id, partitions: 1 });
+    if made.id != found.topic_id && made.id != Uuid::default() && found.topic_id != Uuid::default() {
+        return Err(ErrorCode::UnknownTopicOrPartition);
+    }
     let leaders: Vec<i32> = found.partitions.iter().map(|partition| partition.leader_id).collect();
-    let Some(&leader) = leaders.first().filter(|leader| **leader >= 0) else {
+    let Some(&leader) =
+        leaders.first().filter(|_| leaders.len() >= made.partitions && leaders.iter().all(|one| *one >= 0))
+    else {
         return Err(ErrorCode::LeaderNotAvailable);
     };
     if leaders.iter().any(|other| *other != leader) {

@@ -15,6 +15,7 @@ use corelog_reactor::{Reactor, Stream};
 
 use super::reader::FrameReader;
 use crate::error::BenchError;
+use crate::interrupt::{self, Broken};
 
 /// The name this client goes by.
 pub const CLIENT_ID: &str = "corelog-bench";
@@ -53,7 +54,10 @@ impl Rpc {
         };
         let version = env!("CARGO_PKG_VERSION");
         let request = ApiVersionsRequest { client_software_name: CLIENT_ID, client_software_version: version };
-        let no_kafka = |error| BenchError::NoKafka { address: address.to_owned(), error: Box::new(error) };
+        let no_kafka = |error| match error {
+            BenchError::Interrupted => error,
+            error => BenchError::NoKafka { address: address.to_owned(), error: Box::new(error) },
+        };
         let answer = rpc.call(&request).await.map_err(no_kafka)?;
         let spoken: ApiVersionsResponse<'_> = answer.body().map_err(no_kafka)?;
         for api in &spoken.api_keys {
@@ -79,10 +83,10 @@ impl Rpc {
         &self.versions
     }
 
-    /// Asks and waits.
+    /// Asks and waits. A connection whose call broke off is of no use any more: the answer may still come.
     ///
     /// # Errors
-    /// The connection failed, or the answer did not come.
+    /// The connection failed, the answer did not come, or Ctrl-C was pressed.
     pub async fn call<'a, R: Request<'a>>(&mut self, request: &R) -> Result<Answer, BenchError> {
         let version = self.version(R::KEY)?;
         self.next_correlation += 1;
@@ -91,9 +95,10 @@ impl Rpc {
             .map_err(|error| BenchError::Request { api: R::KEY.name(), error })?;
         let reactor = self.reactor.clone();
         let exchange = self.exchange(frame.head.freeze());
-        match reactor.within(PATIENCE, exchange).await {
-            Some(frame) => Ok(Answer { frame: frame?, key: R::KEY, version }),
-            None => Err(BenchError::Silent { api: R::KEY.name(), seconds: PATIENCE.as_secs() }),
+        match interrupt::within(&reactor, PATIENCE, exchange).await {
+            Ok(frame) => Ok(Answer { frame: frame?, key: R::KEY, version }),
+            Err(Broken::Interrupted) => Err(BenchError::Interrupted),
+            Err(Broken::TooLong) => Err(BenchError::Silent { api: R::KEY.name(), seconds: PATIENCE.as_secs() }),
         }
     }
 
@@ -141,10 +146,11 @@ pub async fn connect(reactor: &Reactor, address: &str) -> Result<Stream, BenchEr
     let found: Vec<SocketAddr> = address.to_socket_addrs().map_err(unreachable)?.collect();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for socket in found {
-        match reactor.within(CONNECT_PATIENCE, reactor.connect(socket)).await {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => last = error,
-            None => last = io::ErrorKind::TimedOut.into(),
+        match interrupt::within(reactor, CONNECT_PATIENCE, reactor.connect(socket)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = error,
+            Err(Broken::TooLong) => last = io::ErrorKind::TimedOut.into(),
+            Err(Broken::Interrupted) => return Err(BenchError::Interrupted),
         }
     }
     Err(unreachable(last))

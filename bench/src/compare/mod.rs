@@ -21,6 +21,7 @@ use std::fs;
 use std::time::Duration;
 
 use corelog_reactor::Reactor;
+use nix::sys::resource::{Resource, getrlimit};
 
 use self::peer::{Peer, TOPIC_PREFIX};
 use self::record::{Cell, Comparison};
@@ -29,6 +30,7 @@ use crate::cli::Compare;
 use crate::client::ring;
 use crate::commands::perform;
 use crate::error::BenchError;
+use crate::interrupt::heed;
 use crate::load::run::{Job, TargetSpec};
 use crate::load::schedule::Pace;
 use crate::measure::result::RunResult;
@@ -41,17 +43,25 @@ const PROBE_S: f64 = 8.0;
 const VERIFY_S: f64 = 5.0;
 /// A broker takes so much more than it is sent: space written ahead, indexes. A tenth.
 const ROOM_PART: u64 = 10;
+/// Files that a broker has open besides those of partitions: libraries, connections, its own records.
+const FILES_BESIDES: u64 = 1_000;
+/// The files of a comparison.
+const RESULTS: &str = "results.json";
+const PAGE: &str = "report.html";
+const RECORD: &str = "record.md";
 
 /// Compares.
 ///
 /// # Errors
-/// A peer can't be started, a run broke off, or something was lost. What was measured until then is written.
+/// A peer can't be started, a run broke off, or something was lost. What was measured until then is written. That a peer could
+/// not keep a rate is told at the end, after all the rest.
 pub fn run(options: &Compare) -> Result<(), BenchError> {
     let (standard, special) = (workloads::standard(), workloads::special());
     if options.list {
-        standard.iter().for_each(|workload| say!("{:<16} {}\n", workload.name, workload.about));
+        let show = |workload: &Workload| say!("{:<16} {}; {}\n", workload.name, workload.about, workload.plan(options));
+        standard.iter().for_each(show);
         say!("\nonly when named:\n");
-        special.iter().for_each(|workload| say!("{:<16} {}\n", workload.name, workload.about));
+        special.iter().for_each(show);
         return Ok(());
     }
     let is_named = |workload: &&Workload| options.workloads.iter().any(|name| name == workload.name);
@@ -63,15 +73,25 @@ pub fn run(options: &Compare) -> Result<(), BenchError> {
     if let Some(unknown) = options.workloads.iter().find(|name| all.iter().all(|known| known.name != **name)) {
         return Err(BenchError::Usage(format!("no workload {unknown}: --list shows them")));
     }
+    if options.a == options.b {
+        let what =
+            "name two brokers: one peer beside itself needs its file under another name, too (a link to it will do)";
+        return Err(BenchError::Usage(what.into()));
+    }
+    heed();
     fs::create_dir_all(&options.out).map_err(BenchError::file(&options.out))?;
-
+    [RESULTS, PAGE, RECORD].iter().try_for_each(|name| files::can_be_written(&options.out.join(name)))?;
     has_room(options, &chosen)?;
+    has_files(&chosen)?;
     let reactor = ring::reactor(Some(options.core))?;
     let names = [&options.a, &options.b].into_iter().flatten();
     let peers = names.map(|name| Peer::start(&reactor, name, options)).collect::<Result<Vec<_>, _>>()?;
-    let mut comparison = Comparison::new(options, &peers);
+    let mut comparison = Comparison::new(options, &peers, &chosen);
     let outcome = measure(&reactor, options, &peers, &chosen, &mut comparison);
-    comparison.stopped_by = outcome.as_ref().err().map(ToString::to_string);
+    comparison.stopped_by = match &outcome {
+        Ok(()) | Err(BenchError::TooFast { .. }) => None,
+        Err(error) => Some(error.to_string()),
+    };
     // Whatever happened: what was measured is kept.
     let written = write(options, &comparison);
     drop(peers);
@@ -100,6 +120,22 @@ fn has_room(options: &Compare, chosen: &[&Workload]) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// Looks whether a broker may open a file for each of the partitions: it has the limit that we have. Kafka needs them, and maps
+/// two more for each, for which the kernel's usual limit (`vm.max_map_count`) is enough.
+fn has_files(chosen: &[&Workload]) -> Result<(), BenchError> {
+    let Some(workload) = chosen.iter().max_by_key(|workload| workload.partitions) else { return Ok(()) };
+    let needed = workload.partitions as u64 + FILES_BESIDES;
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard);
+    if limit < needed {
+        return Err(BenchError::Usage(format!(
+            "{} needs a broker that may open {needed} files, the limit here is {limit}: raise it (ulimit -Hn), or leave it out \
+             (--workloads)",
+            workload.name
+        )));
+    }
+    Ok(())
+}
+
 fn measure(
     reactor: &Reactor,
     options: &Compare,
@@ -111,20 +147,33 @@ fn measure(
         say(options, &format!("warming up {} for {:.0} s", peer.name, options.warm_up));
         warm_up(reactor, options, peer)?;
     }
+    let mut too_fast = None;
     for workload in chosen {
         let rate = rate(reactor, options, peers, workload)?;
         let at = rate.map(|rate| format!(", {rate:.0} records/s")).unwrap_or_default();
         say!("\n{}: {}{at}\n", workload.name, workload.about);
-        for round in 0..workload.rounds.unwrap_or(options.rounds).max(1) {
+        for round in 0..workload.plan(options).rounds {
             let limits = limit::measure(reactor, options, &workload.limits)?;
             comparison.add_limits(workload.name, &limits);
             let order: [usize; 2] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for which in order {
                 let peer = &peers[which];
+                // Not looked at where bytes are what ends a round.
                 let seconds = workload.duration.unwrap_or(options.duration);
-                let result = one(reactor, options, peer, workload, rate, seconds, workload.lead_in)?;
-                say!("  {}\n", record::run_line(&result));
-                comparison.add(workload, rate, which, result);
+                match one(reactor, options, peer, workload, rate, seconds, workload.lead_in) {
+                    Ok(result) => {
+                        say!("  {}\n", record::run_line(&result));
+                        comparison.add(workload, rate, which, result);
+                    }
+                    // A finding of its own, and no reason to leave the rest out.
+                    Err(error @ BenchError::TooFast { .. }) => {
+                        say!("  {:<12} {error}\n", peer.name);
+                        comparison.add_too_fast(workload, which);
+                        too_fast.get_or_insert(error);
+                        peer.settle()?;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         say!("{}", comparison.workload_table(workload.name));
@@ -136,7 +185,7 @@ fn measure(
         say!("{}: verified, nothing lost, doubled, damaged or out of order\n", peer.name);
         comparison.verified[which] = true;
     }
-    Ok(())
+    too_fast.map_or(Ok(()), Err)
 }
 
 /// Load of every kind, so that nothing is compiled or mapped for the first time when it counts.
@@ -223,10 +272,10 @@ fn attempt(
         broker_pid: peer.pid,
     };
     let outcome = perform(reactor, &job, options.quiet)?;
-    peer.settle()?;
     if let Some(error) = outcome.error {
         return Err(error);
     }
+    peer.settle()?;
     match outcome.verdict {
         Some(Err(text)) => Err(BenchError::Verify(format!("{}: {text}", peer.name))),
         Some(Ok(_)) | None => Ok(outcome.result),
@@ -259,12 +308,12 @@ fn fill(reactor: &Reactor, peer: &Peer, workload: &Workload, target: &TargetSpec
 
 fn write(options: &Compare, comparison: &Comparison) -> Result<(), BenchError> {
     let results: Vec<RunResult> = comparison.results().cloned().collect();
-    files::json(&options.out.join("results.json"), &results)?;
+    files::json(&options.out.join(RESULTS), &results)?;
     let representative: Vec<RunResult> = comparison.cells.iter().filter_map(Cell::middle).cloned().collect();
     let title = [&options.a, &options.b].map(|name| name.as_deref().unwrap_or_default()).join(" and ");
     let page = html::page(&title, &representative, &comparison.html_table());
-    files::text(&options.out.join("report.html"), &page)?;
-    let record = options.out.join("record.md");
+    files::text(&options.out.join(PAGE), &page)?;
+    let record = options.out.join(RECORD);
     files::text(&record, &comparison.markdown())?;
     say!("written: {} (and results.json, report.html beside it)\n", record.display());
     Ok(())

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use crate::cli::Compare;
 use crate::client::cluster::Cluster;
 use crate::error::BenchError;
-use crate::load::interrupt::is_interrupted;
+use crate::interrupt::is_interrupted;
 use crate::measure::clock::now_ns;
 use crate::measure::process::{Sample, listener_of};
 
@@ -28,7 +28,7 @@ const START_LOOK: Duration = Duration::from_millis(5);
 /// How the names of a comparison's topics begin, and so those of their folders: Kafka and Corelog name them alike, also while
 /// they are being removed.
 pub const TOPIC_PREFIX: &str = "bench-";
-/// How long a deleted topic may stay on the disk.
+/// How long a deleted topic may stay on the disk with no folder of it going.
 const SETTLE_S_MAX: u64 = 300;
 /// How often it is looked for.
 const SETTLE_LOOK: Duration = Duration::from_millis(100);
@@ -36,6 +36,9 @@ const SETTLE_LOOK: Duration = Duration::from_millis(100);
 const SETTLE_REST: Duration = Duration::from_secs(2);
 /// How long it may take to stop.
 const STOP_S_MAX: u64 = 60;
+
+/// Its words. That it is there tells a peer's folder from others.
+const LOG: &str = "peer.log";
 
 /// A running broker.
 pub struct Peer {
@@ -52,7 +55,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts the peer called `name`, or takes the broker at `name` if that is an address.
+    /// Starts the peer called `name`, or takes the broker at `name` if that is an address. The folder of its data has its name:
+    /// what is in that is removed if it was a peer's, and it is not touched if it wasn't.
     ///
     /// # Errors
     /// There is no such peer, or it doesn't serve.
@@ -71,12 +75,16 @@ impl Peer {
             reactor.block_on(Cluster::connect(reactor, name))?;
             return Ok(peer);
         }
+        if Path::new(name).file_name() != Some(name.as_ref()) {
+            let what = "a peer is named by its file's name alone, its folder by --peers";
+            return Err(BenchError::Usage(format!("{name:?}: {what}")));
+        }
         let program = fs::canonicalize(options.peers.join(name))
             .map_err(|error| failed(format!("{}: {error}; see --peers", options.peers.join(name).display())))?;
         let folder = options.work.join(name);
         fresh_folder(&folder)?;
         let folder = fs::canonicalize(&folder).map_err(BenchError::file(&folder))?;
-        let log = folder.join("peer.log");
+        let log = folder.join(LOG);
         let out = File::create(&log).map_err(BenchError::file(&log))?;
         let both = out.try_clone().map_err(BenchError::file(&log))?;
         let port = free_port().map_err(|error| failed(error.to_string()))?;
@@ -88,6 +96,8 @@ impl Peer {
             .env("PEER_DIR", &folder)
             .env("PEER_PORT", port.to_string())
             .env("PEER_CORES", &options.broker_cores)
+            // Ctrl-C is meant for us: its terminal would send it to a broker in our group, too.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(both)
@@ -107,6 +117,9 @@ impl Peer {
             if let Some(status) = gone {
                 return Err(failed(format!("ended at once ({status}); its words are in {}", log.display())));
             }
+            if is_interrupted() {
+                return Err(BenchError::Interrupted);
+            }
             if now_ns() > give_up {
                 return Err(failed(format!("does not serve after {START_S_MAX} s; see {}", log.display())));
             }
@@ -124,13 +137,24 @@ impl Peer {
             return Ok(());
         }
         let data = self.folder.join("data");
-        let give_up = now_ns() + SETTLE_S_MAX * 1_000_000_000;
+        let (mut fewest, mut give_up) = (usize::MAX, 0);
         loop {
             let entries = fs::read_dir(&data).map_err(BenchError::file(&data))?;
-            let mut names = entries.flatten().map(|entry| entry.file_name());
-            let Some(left) = names.find(|name| name.to_string_lossy().starts_with(TOPIC_PREFIX)) else { break };
+            let names = entries.flatten().map(|entry| entry.file_name());
+            let names = names.filter(|name| name.to_string_lossy().starts_with(TOPIC_PREFIX));
+            let (count, last) = names.fold((0, None), |(count, _), name| (count + 1, Some(name)));
+            let Some(left) = last else { break };
             if is_interrupted() {
                 return Err(BenchError::Interrupted);
+            }
+            if !self.is_running() {
+                return Err(BenchError::Peer {
+                    peer: self.name.clone(),
+                    what: "ended before its topic was gone".into(),
+                });
+            }
+            if count < fewest {
+                (fewest, give_up) = (count, now_ns() + SETTLE_S_MAX * 1_000_000_000);
             }
             if now_ns() > give_up {
                 let what = format!("{} is still there {SETTLE_S_MAX} s after its deletion", left.display());
@@ -145,13 +169,17 @@ impl Peer {
 
     /// What a run against it ended with, and whether the peer has ended with it.
     pub fn explain(&self, error: BenchError) -> BenchError {
-        let Some(process) = &self.process else { return error };
-        let is_there = Sample::take(process.id()).is_some_and(|now| now.resident_bytes() > 0);
-        if is_there || matches!(error, BenchError::Interrupted) {
+        if self.is_running() || matches!(error, BenchError::Interrupted) {
             return error;
         }
-        let what = format!("has ended; its words are in {}", self.folder.join("peer.log").display());
+        let what = format!("has ended; its words are in {}", self.folder.join(LOG).display());
         BenchError::PeerFailed { peer: self.name.clone(), what, error: Box::new(error) }
+    }
+
+    /// Whether it is there, for all that is known of one that we did not start.
+    fn is_running(&self) -> bool {
+        let Some(process) = &self.process else { return true };
+        Sample::take(process.id()).is_some_and(|now| now.resident_bytes() > 0)
     }
 
     /// Stops it, if we started it, and removes its data.
@@ -182,7 +210,13 @@ fn end_with_us() -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(io::Error::from)
 }
 
+/// Makes the folder anew. One that is there and holds anything but what a peer left is somebody's data.
 fn fresh_folder(folder: &Path) -> Result<(), BenchError> {
+    let holds_something = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if holds_something && !folder.join(LOG).exists() {
+        let what = "is there and is no folder of a peer: remove it, or take another with --work";
+        return Err(BenchError::Usage(format!("{} {what}", folder.display())));
+    }
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(BenchError::file(folder)(error)),
         _ => {}

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::host;
 use super::limit::{Limit, Measured};
 use super::peer::Peer;
-use super::workloads::Workload;
+use super::workloads::{Plan, Workload};
 use crate::cli::{Compare, words};
 use crate::measure::result::RunResult;
 
@@ -63,14 +63,16 @@ pub struct Comparison {
     names: Vec<String>,
     start_s: Vec<Option<f64>>,
     command: String,
-    rounds: usize,
-    duration: f64,
+    /// The rounds of each workload.
+    plans: Vec<(&'static str, Plan)>,
     warm_up: f64,
     host: String,
     /// By workload, then peer.
     pub cells: Vec<Cell>,
     /// By workload and limit, one figure a round.
     limits: Vec<(&'static str, Limit, Vec<Measured>)>,
+    /// By workload and peer: rounds in which the rate was more than it could keep.
+    too_fast: Vec<(&'static str, usize, usize)>,
     /// Why the comparison broke off, if it did.
     pub stopped_by: Option<String>,
     /// Whether the verifying run was clean.
@@ -123,20 +125,39 @@ impl Spread {
 
 impl Comparison {
     /// Nothing measured yet.
-    pub fn new(options: &Compare, peers: &[Peer]) -> Self {
+    pub fn new(options: &Compare, peers: &[Peer], chosen: &[&Workload]) -> Self {
         Self {
             names: peers.iter().map(|peer| peer.name.clone()).collect(),
             start_s: peers.iter().map(|peer| peer.start_s).collect(),
             command: format!("corelog-bench {}", words()),
-            rounds: options.rounds,
-            duration: options.duration,
+            plans: chosen.iter().map(|workload| (workload.name, workload.plan(options))).collect(),
             warm_up: options.warm_up,
             host: host::describe(&options.work),
             cells: Vec::new(),
             limits: Vec::new(),
+            too_fast: Vec::new(),
             stopped_by: None,
             verified: [false; 2],
         }
+    }
+
+    /// The rate of a workload was more than this peer could keep in a round.
+    pub fn add_too_fast(&mut self, workload: &Workload, peer: usize) {
+        match self.too_fast.iter_mut().find(|(name, of, _)| *name == workload.name && *of == peer) {
+            Some((.., rounds)) => *rounds += 1,
+            None => self.too_fast.push((workload.name, peer, 1)),
+        }
+    }
+
+    /// That, in words.
+    fn too_fast_words(&self) -> impl Iterator<Item = String> {
+        self.too_fast.iter().map(|(workload, peer, rounds)| {
+            let s = if *rounds == 1 { "" } else { "s" };
+            let name = self.name(*peer);
+            format!(
+                "{name} could not keep the rate of {workload} in {rounds} round{s}: figures are of its other rounds"
+            )
+        })
     }
 
     /// Adds a result.
@@ -246,6 +267,9 @@ impl Comparison {
         if let Some(why) = &self.stopped_by {
             let _ = write!(out, "<p class=bad>Broke off: {}.</p>", escape(why));
         }
+        for words in self.too_fast_words() {
+            let _ = write!(out, "<p class=bad>{}.</p>", escape(&words));
+        }
         for workload in self.workloads() {
             let about = self.pair(workload).0.map_or("", |cell| cell.about);
             let _ = write!(
@@ -266,17 +290,34 @@ impl Comparison {
         out
     }
 
+    /// The rounds in words, workloads with the same ones together.
+    fn rounds(&self) -> String {
+        let mut same: Vec<(Plan, Vec<&str>)> = Vec::new();
+        for (name, plan) in &self.plans {
+            match same.iter_mut().find(|(known, _)| known == plan) {
+                Some((_, names)) => names.push(name),
+                None => same.push((*plan, vec![name])),
+            }
+        }
+        match &same[..] {
+            [(plan, _)] => format!("{plan}, for each workload"),
+            _ => {
+                let each = same.iter().map(|(plan, names)| format!("{}: {plan}", names.join(", ")));
+                each.collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+
     /// The record to keep.
     pub fn markdown(&self) -> String {
         let mut out = format!(
-            "# {} and {}\n\n```sh\n{}\n```\n\n{}\n\n{} rounds of {} s for each workload, interleaved, after {} s of warm-up for each broker. \
+            "# {} and {}\n\n```sh\n{}\n```\n\n{}\n\n{}. Rounds are interleaved, after {} s of warm-up for each broker. \
              Figures are medians of the rounds, with the lowest and the highest; the ratio is {} to {}.\n",
             self.name(0),
             self.name(1),
             self.command,
             self.host,
-            self.rounds,
-            self.duration,
+            self.rounds(),
             self.warm_up,
             self.name(0),
             self.name(1)
@@ -286,6 +327,9 @@ impl Comparison {
                 out,
                 "\n**Broke off: {why}.** Figures of workloads with fewer rounds, or of one broker alone, are what there was until then."
             );
+        }
+        for words in self.too_fast_words() {
+            let _ = writeln!(out, "\n**{words}.**");
         }
         for (peer, name) in self.names.iter().enumerate() {
             if let Some(Some(seconds)) = self.start_s.get(peer) {
@@ -326,4 +370,37 @@ pub fn run_line(result: &RunResult) -> String {
         result.records_per_s(),
         result.mb_per_s()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::workloads::{special, standard};
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn head(names: &[&str]) -> String {
+        let words = ["corelog-bench", "compare", "a", "b", "--rounds", "3", "--duration", "15", "--warm-up", "60"];
+        let Command::Compare(options) = Cli::parse_from(words).command else { panic!("not a comparison") };
+        let all: Vec<Workload> = standard().into_iter().chain(special()).collect();
+        let chosen: Vec<&Workload> = all.iter().filter(|workload| names.contains(&workload.name)).collect();
+        let record = Comparison::new(&options, &[], &chosen).markdown();
+        record.lines().find(|line| line.contains("Rounds are interleaved")).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_record_says_in_its_head_how_long_the_rounds_were_also_of_workloads_that_have_their_own() {
+        let one = head(&["small", "latency"]);
+        assert!(one.starts_with("3 rounds of 15 s, behind 2 s of the same load, for each workload. "), "{one}");
+        assert!(one.contains("after 60 s of warm-up"), "{one}");
+        let own = head(&["retained", "compacted"]);
+        assert!(own.starts_with("3 rounds of 20 s, behind 10 s of the same load, for each workload. "), "{own}");
+        let mixed = head(&["small", "sustained", "partitions-16", "partitions-10000", "retained"]);
+        let expected = "sustained: 1 round of 30 GB, behind 2 s of the same load; \
+                        small: 3 rounds of 15 s, behind 2 s of the same load; \
+                        partitions-16, partitions-10000: 3 rounds of 20 s, behind 20 s of the same load; \
+                        retained: 3 rounds of 20 s, behind 10 s of the same load. ";
+        assert!(mixed.starts_with(expected), "{mixed}");
+    }
 }

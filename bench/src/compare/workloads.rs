@@ -2,11 +2,13 @@
 //!
 //! Holds: what each sends and reads, in the same terms as the command line. Never touches: brokers.
 
+use std::fmt;
 use std::time::Duration;
 
 use corelog_storage::batch::Compression;
 
 use super::limit::Limit;
+use crate::cli::Compare;
 use crate::load::run::{ConsumeSpec, ProduceSpec, Start};
 use crate::load::schedule::Pace;
 use crate::payload::spec::{RecordSpec, ValueSource};
@@ -53,6 +55,48 @@ pub struct Workload {
     pub duration: Option<f64>,
     /// Of its topic.
     pub topic_configs: &'static [(&'static str, &'static str)],
+}
+
+impl Workload {
+    /// How often it is run against each broker, for how long, and behind what.
+    pub fn plan(&self, options: &Compare) -> Plan {
+        let length = match self.produce_bytes {
+            Some(bytes) => Length::Bytes(bytes),
+            None => Length::Seconds(self.duration.unwrap_or(options.duration)),
+        };
+        Plan { rounds: self.rounds.unwrap_or(options.rounds).max(1), length, lead_in: self.lead_in }
+    }
+}
+
+/// The rounds of a workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// How many.
+    pub rounds: usize,
+    /// What counts in each.
+    pub length: Length,
+    /// Load before that in each.
+    pub lead_in: Duration,
+}
+
+/// How long a round is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// So many seconds.
+    Seconds(f64),
+    /// Until so many bytes were produced.
+    Bytes(u64),
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.rounds == 1 { "" } else { "s" };
+        match self.length {
+            Length::Seconds(seconds) => write!(f, "{} round{s} of {seconds} s", self.rounds)?,
+            Length::Bytes(bytes) => write!(f, "{} round{s} of {} GB", self.rounds, bytes as f64 / 1e9)?,
+        }
+        write!(f, ", behind {} s of the same load", self.lead_in.as_secs_f64())
+    }
 }
 
 const KIB: usize = 1024;
@@ -148,12 +192,8 @@ pub fn standard() -> Vec<Workload> {
 pub fn special() -> Vec<Workload> {
     let singles = || ProduceSpec { connections: 64, in_flight: 1, ..produce(1024, 1) };
     let many = [
-        ("partitions-16", "10,000 single records/s of 1 KiB over 16 partitions; 20 s a round", 16),
-        (
-            "partitions-10000",
-            "10,000 single records/s of 1 KiB over 10,000 partitions, each receives; 20 s a round",
-            10_000,
-        ),
+        ("partitions-16", "10,000 single records/s of 1 KiB over 16 partitions", 16),
+        ("partitions-10000", "10,000 single records/s of 1 KiB over 10,000 partitions, each receives", 10_000),
     ];
     let many = many.map(|(name, about, partitions)| Workload {
         name,
@@ -173,12 +213,12 @@ pub fn special() -> Vec<Workload> {
     let kept: [(_, _, &[_]); 2] = [
         (
             "retained",
-            "40,000 records/s of 1 KiB in 16 KiB batches over 8 partitions; segments of 16 MiB, 32 MiB of each are kept; 20 s a round",
+            "40,000 records/s of 1 KiB in 16 KiB batches over 8 partitions; segments of 16 MiB, 32 MiB of each are kept",
             &[("segment.bytes", "16777216"), ("retention.bytes", "33554432")],
         ),
         (
             "compacted",
-            "40,000 records/s of 1 KiB with 100,000 keys in 16 KiB batches over 8 partitions; compacted segments of 16 MiB; 20 s a round",
+            "40,000 records/s of 1 KiB with 100,000 keys in 16 KiB batches over 8 partitions; compacted segments of 16 MiB",
             &[("segment.bytes", "16777216"), ("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.1")],
         ),
     ];

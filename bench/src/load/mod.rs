@@ -17,7 +17,6 @@ pub mod check;
 pub mod consume;
 pub mod control;
 pub mod heads;
-pub mod interrupt;
 pub mod produce;
 pub mod recorder;
 pub mod run;

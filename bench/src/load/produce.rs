@@ -159,12 +159,13 @@ impl Producing {
     /// Starts sending on `streams`, one for each lane; the schedule begins at `start_ns`.
     pub fn start(self: &Rc<Self>, streams: Vec<Stream>, start_ns: u64) {
         let partitions = self.plan.topic.partitions;
+        let lanes = streams.len();
         for (number, stream) in streams.into_iter().enumerate() {
             let state = LaneState {
                 arrivals: VecDeque::new(),
                 sent: 0,
                 flights: VecDeque::new(),
-                next_partition: number % partitions,
+                next_partition: first_partition(number, lanes, partitions),
                 next_template: number,
                 next_correlation: 0,
                 sequences: vec![0; partitions],
@@ -497,5 +498,31 @@ impl Producing {
     fn lost(&self, what: String) {
         self.control.fail(self.lost_error(what));
         self.wake_all();
+    }
+}
+
+/// Where lane `number` of `lanes` begins its turns over the partitions. Spread out: lanes that began side by side would all go
+/// through the same few of many partitions, one behind the other, and leave the others alone for as long.
+const fn first_partition(number: usize, lanes: usize, partitions: usize) -> usize {
+    (number as u128 * partitions as u128 / lanes as u128) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_reach_every_partition_in_as_many_requests_as_there_are_partitions() {
+        for (lanes, partitions) in [(64, 10_000), (64, 16), (8, 16), (7, 100), (1, 5), (5, 5)] {
+            let mut reached = vec![0; partitions];
+            // Requests of a lane until all lanes together have sent as many as there are partitions.
+            let each = partitions.div_ceil(lanes);
+            for lane in 0..lanes {
+                let first = first_partition(lane, lanes, partitions);
+                assert!(first < partitions);
+                (0..each).for_each(|turn| reached[(first + turn) % partitions] += 1);
+            }
+            assert!(reached.iter().all(|count| *count > 0), "{lanes} lanes, {partitions} partitions");
+        }
     }
 }

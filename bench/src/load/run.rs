@@ -19,13 +19,13 @@ use corelog_storage::batch::Compression;
 use super::check::Check;
 use super::consume::{ConsumePlan, Consuming, Look};
 use super::control::Control;
-use super::interrupt::{heed, is_interrupted};
 use super::produce::{ProducePlan, Producing};
 use super::recorder::{Recorder, Window};
 use super::schedule::Pace;
-use crate::client::cluster::{Cluster, EARLIEST, LATEST, Topic};
+use crate::client::cluster::{Cluster, EARLIEST, LATEST, Made, Topic};
 use crate::client::rpc::connect;
 use crate::error::BenchError;
+use crate::interrupt::{heed, is_interrupted};
 use crate::measure::clock::{now_ns, unix_ms};
 use crate::measure::latency::Interval;
 use crate::measure::machine::MachineSample;
@@ -203,8 +203,25 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
         // Of several runs, between two.
         return Err(BenchError::Interrupted);
     }
+    heed();
     let mut cluster = Cluster::connect(reactor, &job.target.bootstrap).await?;
     let topic = prepare(&mut cluster, &job.target).await?;
+    let outcome = measure(reactor, job, &mut cluster, &topic, progress).await;
+    if job.target.delete_after {
+        // The figures stand, whatever becomes of the topic.
+        cluster.tidy_up(&topic.name).await;
+    }
+    outcome
+}
+
+/// The run itself, on a topic that is ready.
+async fn measure(
+    reactor: &Reactor,
+    job: &Job,
+    cluster: &mut Cluster,
+    topic: &Topic,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcome, BenchError> {
     let verify = job.kind == "verify";
     let stamped = job.kind == "e2e" || verify;
 
@@ -218,15 +235,15 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
 
     // The window is known only when everything stands; recorders are made with it.
     let producing = match &job.produce {
-        Some(spec) => Some(produce_plan(&mut cluster, &topic, spec, stamped).await?),
+        Some(spec) => Some(produce_plan(cluster, topic, spec, stamped).await?),
         None => None,
     };
     let consuming = match &job.consume {
-        Some(spec) => Some(consume_plan(&mut cluster, &topic, spec, look).await?),
+        Some(spec) => Some(consume_plan(cluster, topic, spec, look).await?),
         None => None,
     };
     // Nobody else is expected to write meanwhile: what `verify` reads is what this run sends.
-    let starts = if verify { cluster.offsets(&topic, LATEST).await? } else { Vec::new() };
+    let starts = if verify { cluster.offsets(topic, LATEST).await? } else { Vec::new() };
     let lanes = producing.as_ref().map_or(0, |plan| plan.lanes);
     let readers = consuming.as_ref().map_or(0, |plan| plan.assignments.len());
     let streams = connect_all(reactor, &topic.leader, lanes).await?;
@@ -256,7 +273,9 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     };
     let consuming = consuming.map(|plan| Consuming::new(plan, reactor, &control, &consumed));
 
-    heed();
+    if is_interrupted() {
+        return Err(BenchError::Interrupted);
+    }
     if let Some(engine) = &consuming {
         engine.start(reader_streams);
     }
@@ -287,7 +306,7 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
     // ---- answers that are still to come ----
     if let Some(engine) = &producing {
         if consuming.is_some() && verify {
-            drain_and_verify(reactor, &mut cluster, &topic, &control, engine, &starts, &check).await;
+            drain_and_verify(reactor, cluster, topic, &control, engine, &starts, &check).await;
         } else {
             control.stop();
         }
@@ -326,10 +345,6 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
 
     let acknowledged = producing.as_ref().map(|engine| engine.acknowledged()).unwrap_or_default();
     let verdict = verify.then(|| check.borrow().verdict(&acknowledged));
-    if job.target.delete_after {
-        // The figures stand, whatever becomes of the topic.
-        let _ = cluster.delete(&topic.name).await;
-    }
     let error = control.take_failure();
     let usage = |pair: (Option<Sample>, Option<Sample>)| Some(pair.1?.since(&pair.0?));
     let (broker_usage, own_usage) = (usage((before.0, after.0)), usage((before.1, after.1)));
@@ -465,9 +480,23 @@ async fn prepare(cluster: &mut Cluster, target: &TargetSpec) -> Result<Topic, Be
     }
     let just_made = match target.create {
         Some(partitions) => cluster.create(&target.topic, partitions, &target.topic_configs).await?,
-        None => false,
+        None => None,
     };
+    let topic = ready(cluster, target, just_made).await;
+    if topic.is_err() && just_made.is_some() && target.delete_after {
+        cluster.tidy_up(&target.topic).await;
+    }
+    topic
+}
+
+async fn ready(cluster: &mut Cluster, target: &TargetSpec, just_made: Option<Made>) -> Result<Topic, BenchError> {
     let topic = cluster.find(&target.topic, just_made).await?;
+    if let Some(wanted) = target.create.filter(|wanted| *wanted != topic.partitions) {
+        return Err(BenchError::Usage(format!(
+            "topic {} is there with {} partitions, not {wanted}: --fresh makes it anew, without --create it is taken as it is",
+            topic.name, topic.partitions
+        )));
+    }
     cluster.await_leaders(&topic).await?;
     Ok(topic)
 }
