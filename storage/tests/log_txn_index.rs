@@ -1,88 +1,206 @@
-//! Kafka's index of aborted transactions beside an imported log's segments, on the simulated disk: whatever ends a
-//! truncation, a start or a round of compaction, and however often, no entry is left for an offset that another record
-//! gets, and none goes whose marker stays.
+//! The index of aborted transactions of a log, on the simulated disk: whatever the log goes through, and wherever the power
+//! is cut, it says what was aborted, and nothing else.
+//!
+//! Run one seed with `CORELOG_SEED=n`, more of them with `CORELOG_SEEDS=n`, from `CORELOG_SEED_FIRST=n` on.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log_common;
-mod log_compacted;
 mod log_model;
+mod log_txn;
 
-use corelog_reactor::Reactor;
 use corelog_reactor::sim::{NodeId, SimDisk, SimWorld};
-use corelog_storage::compact::GroupLimits;
+use corelog_reactor::{Reactor, ReactorLimits};
 use corelog_storage::disk::datadir::DataDir;
-use corelog_storage::ids::Offset;
-use corelog_storage::log::{CompactionRules, Log, LogConfig, StorageEnv};
+use corelog_storage::ids::{LeaderEpoch, Offset, Timestamp};
+use corelog_storage::log::{CommitLogUse, Log, LogConfig, ReadError, StorageEnv, StorageOptions};
 use log_common::*;
-use log_compacted::*;
-use log_model::{Dice, run};
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use log_model::{Dice, run, seeds};
+use log_txn::*;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-const FOLDER: &str = "/data/orders-0";
-const ENTRY_BYTES: usize = 34;
-
-/// The last offsets of entries, by the segment they are of.
-type Entries = BTreeMap<i64, Vec<i64>>;
-
-/// An entry as Kafka writes it: of one transaction with one record, right before its marker.
-fn entry(last: i64) -> Vec<u8> {
-    with_version(0, (last - 1).max(0), last)
-}
-
-fn with_version(version: i16, first: i64, last: i64) -> Vec<u8> {
-    let numbers = [7, first, last, last + 1].map(i64::to_be_bytes).concat();
-    [&version.to_be_bytes()[..], &numbers].concat()
-}
-
-fn index(lasts: impl IntoIterator<Item = i64>) -> Vec<u8> {
-    lasts.into_iter().flat_map(entry).collect()
-}
-
-fn path(base: i64, suffix: &str) -> PathBuf {
-    Path::new(FOLDER).join(format!("{base:020}{suffix}"))
-}
-
-fn bases_of(disk: &SimDisk, suffix: &str) -> Vec<i64> {
-    let name = |path: &PathBuf| path.file_name()?.to_str()?.strip_suffix(suffix)?.parse().ok();
-    disk.list(Path::new(FOLDER)).iter().filter_map(name).collect()
-}
-
-fn put(disk: &SimDisk, entries: &Entries) {
-    for (base, lasts) in entries {
-        assert!(disk.put(&path(*base, ".txnindex"), &index(lasts.iter().copied())));
+fn options(seed: u64) -> StorageOptions {
+    let mut dice = Dice(seed ^ 0x0709);
+    StorageOptions {
+        first_room_bytes: [0, 4 << 10][dice.below(2) as usize],
+        commit_bytes_max: [4 << 10, 4 << 20][dice.below(2) as usize],
+        tail_cache_bytes_max: [16 << 10, 8 << 20][dice.below(2) as usize],
+        recovery_point_bytes_max: [1 << 10, 3 << 10, 32 << 20][dice.below(3) as usize],
+        spare_bytes_max: [0, 1 << 20][dice.below(2) as usize],
+        checkpoint_interval: Duration::from_millis(5),
+        no_space_retry: Duration::from_millis(5),
+        cold_segments_max: 3,
+        commit_log: [CommitLogUse::Always, CommitLogUse::Auto, CommitLogUse::Never][dice.below(3) as usize],
+        commit_log_file_bytes: 64 << 10,
+        commit_log_files_max: 2 + dice.below(3) as usize,
+        write_back_bytes: [1 << 10, 256 << 10][dice.below(2) as usize],
+        ..StorageOptions::default()
     }
 }
 
-/// What there is, also of segments that are not there. No file is without an entry.
-fn found(disk: &SimDisk) -> Entries {
-    let read = |base: i64| {
-        let bytes = disk.contents(&path(base, ".txnindex")).unwrap();
-        assert!(!bytes.is_empty() && bytes.len().is_multiple_of(ENTRY_BYTES), "{} bytes at {base}", bytes.len());
-        let lasts = bytes.chunks_exact(ENTRY_BYTES).map(|e| i64::from_be_bytes(e[18..26].try_into().unwrap()));
-        (base, lasts.collect())
-    };
-    bases_of(disk, ".txnindex").into_iter().map(read).collect()
+fn config(seed: u64) -> LogConfig {
+    let mut dice = Dice(seed ^ 0xC0F1);
+    LogConfig {
+        segment_bytes_max: [4 << 10, 16 << 10, 1 << 20][dice.below(3) as usize],
+        index_interval_bytes: [1, 512, 4096][dice.below(3) as usize],
+        file_delete_delay_ms: [0, 3][dice.below(2) as usize],
+        ..LogConfig::default()
+    }
 }
 
-/// Those of `all` that stay in a log that ends at `end`.
-fn below(all: &Entries, end: i64) -> Entries {
-    let kept = |lasts: &Vec<i64>| lasts.iter().copied().filter(|last| *last < end).collect::<Vec<_>>();
-    all.iter().map(|(base, lasts)| (*base, kept(lasts))).filter(|(_, lasts)| !lasts.is_empty()).collect()
+fn reactor_of(world: &SimWorld, node: NodeId) -> Reactor {
+    world.reactor(node, ReactorLimits { pool_bytes_max: 64 << 20, ..ReactorLimits::default() })
 }
 
-/// Counts the disk's operations.
-fn counted(disk: &SimDisk) -> Rc<Cell<u64>> {
-    let count = Rc::new(Cell::new(0));
-    let own = count.clone();
-    disk.set_fault(move |_| {
-        own.set(own.get() + 1);
-        None
-    });
-    count
+type Kept = (DataDir, StorageEnv);
+
+async fn open(reactor: Reactor, seed: u64) -> (Kept, Log) {
+    let (data, env) = storage(&reactor, Path::new("/data"), options(seed)).await;
+    let log = Log::open_or_create(&env, name(), config(seed)).await.expect("an open log");
+    ((data, env), log)
+}
+
+/// What outlives a crash: what was written, and the leader's epochs.
+#[derive(Default)]
+struct World {
+    history: History,
+    led: i32,
+    acked: i64,
+}
+
+impl World {
+    fn lead(&mut self, log: &Log) {
+        self.led += 1;
+        log.new_epoch(LeaderEpoch(self.led), log.log_end()).expect("a new epoch");
+    }
+
+    /// What is there after a crash.
+    fn take_stock(&mut self, log: &Log, what: &str) {
+        assert_eq!(log.fenced(), None, "{what}");
+        let end = log.log_end().0;
+        assert!(end >= self.acked, "{what}: the log ends at {end}, {} was acknowledged", self.acked);
+        self.history.cut(end);
+        assert_eq!(self.history.end(), end, "{what}: not at the end of a batch");
+        self.acked = end;
+    }
+}
+
+/// Does all that a log goes through, for ever or for `steps`.
+async fn work(reactor: Reactor, log: Log, state: Rc<RefCell<World>>, mut dice: Dice, steps: u64) {
+    for _ in 0..steps {
+        for _ in 0..=dice.below(6) {
+            state.borrow_mut().history.step(&log, &mut dice);
+        }
+        match dice.below(60) {
+            0 => {
+                let offset = log.log_start().0 + dice.below((log.durable_end() - log.log_start()) as u64 + 1) as i64;
+                let _ = log.delete_records(Offset(offset)).await;
+            }
+            1 => {
+                let before = log.config();
+                log.set_config(LogConfig { retention_bytes_max: Some(dice.below(20 << 10)), ..before.clone() });
+                let _ = log.retain(Timestamp(PRODUCED_AT), log.durable_end()).await;
+                log.set_config(before);
+            }
+            2 | 3 => {
+                let from = log.log_start().0;
+                let to = from + dice.below((log.log_end().0 - from) as u64 + 1) as i64;
+                state.borrow_mut().acked = from.min(to);
+                if let Ok(end) = log.truncate_to(Offset(to)).await {
+                    let mut state = state.borrow_mut();
+                    state.history.cut(end.0);
+                    if log.fenced().is_none() {
+                        state.lead(&log);
+                    }
+                }
+            }
+            4..8 => {
+                let history = state.borrow().history.clone();
+                check_found(&log, &history, &mut dice, "while it is written to").await;
+            }
+            _ => {}
+        }
+        if dice.below(3) > 0 {
+            let _ = log.commit().await;
+            let mut state = state.borrow_mut();
+            state.acked = log.durable_end().0.min(state.history.end());
+        } else {
+            reactor.sleep(Duration::from_micros(200 * dice.below(20))).await;
+        }
+    }
+}
+
+/// Several lives of one log. Returns how many entries were checked, and how many cuts there were.
+fn lives(seed: u64) -> (usize, u64) {
+    let world = SimWorld::new(seed);
+    let node = world.add_node();
+    world.disk(node).set_short_per_mille((seed % 3) as u32 * 20);
+    let state: Rc<RefCell<World>> = Rc::default();
+    state.borrow_mut().history.value_bytes_max = [40, 600][seed as usize % 2];
+    let mut dice = Dice(seed);
+    let (mut checked, mut cuts) = (0, 0);
+    for life in 0..6 {
+        let what = format!("seed {seed}, life {life}");
+        let reactor = reactor_of(&world, node);
+        if dice.one_in(4) {
+            let own = reactor.clone();
+            reactor.spawn(async move { drop(open(own, seed).await) }).expect("a task");
+            world.run_for(Duration::from_micros(dice.below(6_000)));
+            world.crash(node);
+            cuts += 1;
+            continue;
+        }
+        let (kept, log) = run(&world, &reactor, open(reactor.clone(), seed));
+        state.borrow_mut().take_stock(&log, &what);
+        let history = state.borrow().history.clone();
+        checked += history.aborted().len();
+        check_files(&world.disk(node), &history, log.log_end().0, false, &what);
+        let (own, mut own_dice, said) = (log.clone(), Dice(dice.next()), what.clone());
+        run(&world, &reactor, async move { check_found(&own, &history, &mut own_dice, &said).await });
+        state.borrow_mut().lead(&log);
+        let millis = [2, 20, 200][dice.below(3) as usize];
+        match dice.below(5) {
+            0 => {
+                let task = work(reactor.clone(), log.clone(), state.clone(), Dice(dice.next()), 5 + dice.below(100));
+                run(&world, &reactor, task);
+                let own = log.clone();
+                run(&world, &reactor, async move { own.close().await.expect("a clean end") });
+                let mut state = state.borrow_mut();
+                state.acked = log.log_end().0;
+                check_files(&world.disk(node), &state.history, log.log_end().0, true, &what);
+                drop((kept, log));
+                world.stop(&reactor);
+            }
+            n => {
+                let task = work(reactor.clone(), log.clone(), state.clone(), Dice(dice.next()), u64::MAX);
+                reactor.spawn(task).expect("a task");
+                world.run_for(Duration::from_millis(1 + dice.below(millis)));
+                drop((kept, log));
+                if n == 1 {
+                    world.stop(&reactor);
+                } else {
+                    world.crash(node);
+                    cuts += 1;
+                }
+            }
+        }
+    }
+    (checked, cuts)
+}
+
+#[test]
+fn the_index_says_what_was_aborted_through_rolls_retention_truncations_and_power_cuts() {
+    let (mut checked, mut cuts) = (0, 0);
+    for seed in seeds(300) {
+        println!("seed {seed}");
+        let (more, more_cuts) = lives(seed);
+        (checked, cuts) = (checked + more, cuts + more_cuts);
+    }
+    println!("{checked} entries, {cuts} power cuts");
+    assert!(checked > 1_000, "{checked} entries");
 }
 
 /// How a life of the broker ends.
@@ -110,7 +228,12 @@ fn until(
     step: u64,
     work: impl Future<Output = ()> + 'static,
 ) -> bool {
-    let count = counted(&world.disk(node));
+    let count = Rc::new(Cell::new(0));
+    let own = count.clone();
+    world.disk(node).set_fault(move |_| {
+        own.set(own.get() + 1);
+        None
+    });
     let ended: Rc<Cell<bool>> = Rc::default();
     let end = ended.clone();
     let task = async move {
@@ -123,276 +246,71 @@ fn until(
     count.get() > step
 }
 
-fn small() -> LogConfig {
-    config(8 << 10)
-}
-
-type Kept = (DataDir, StorageEnv);
-
-async fn reopened(reactor: Reactor, seed: u64) -> (Kept, Log) {
-    let (data, env, log) = open(reactor, small(), options(&mut Dice(seed))).await;
-    ((data, env), log)
-}
-
-fn reopen(world: &SimWorld, reactor: &Reactor, seed: u64) -> (Kept, Log) {
-    run(world, reactor, reopened(reactor.clone(), seed))
-}
-
-/// A log of six segments; where they start, and its end behind these.
-fn six_segments(world: &SimWorld, reactor: &Reactor, seed: u64) -> (Kept, Log, Vec<i64>) {
-    let own = reactor.clone();
-    let (kept, log, ..) = run(world, reactor, async move { filled(&own, Dice(seed), small(), 6, 40).await });
-    let mut starts: Vec<i64> =
-        files(reactor).iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect();
-    assert_eq!(starts.len(), 6);
-    starts.push(log.log_end().0);
-    (kept, log, starts)
-}
-
-/// The life after: the index is right, and stays so when other records get the offsets and the power goes. Returns the log's
-/// end at the start.
-fn next_lives(world: &SimWorld, node: NodeId, reactor: Reactor, seed: u64, all: &Entries, what: &str) -> i64 {
-    let (kept, log) = reopen(world, &reactor, seed);
-    assert_eq!(log.fenced(), None, "{what}");
-    let end = log.log_end().0;
-    assert_eq!(found(&world.disk(node)), below(all, end), "{what}: the log ends at {end}");
-    let (own, to) = (log.clone(), all.values().flatten().max().unwrap() + 3);
-    run(world, &reactor, async move {
-        lead(&own).await;
-        // A segment may begin where one began before, or none.
-        let is_long = seed.is_multiple_of(3);
-        loop {
-            append(&own, &batch(10, 300, seed)).unwrap();
-            commit_all(&own).await;
-            if !is_long || own.log_end().0 > to {
-                break;
-            }
-        }
-    });
-    drop((kept, log));
-    let reactor = end_life(world, node, &reactor, End::PowerCut);
-    let (_kept, log) = reopen(world, &reactor, seed);
-    assert!(log.log_end().0 > end);
-    assert_eq!(
-        found(&world.disk(node)),
-        below(all, end),
-        "{what}: the log ended at {end}, and has other records since"
-    );
-    end
-}
-
-/// A truncation that ends at its `step`th operation; the start after it may end at one, too. Returns whether they got that
-/// far, and whether the log was cut.
-fn truncated(step: u64, end: End, start: Option<(u64, End)>, seed: u64) -> (bool, bool) {
-    let what = format!("truncation {step} {end:?}, start {start:?}, seed {seed}");
+/// Transactions over several segments, a move of the recovery point, a truncation, more of them, a clean end; it stops at its
+/// `step`th operation, and the start after it may stop at one, too. Returns whether they got that far.
+fn interrupted(step: u64, end: End, start: Option<(u64, End)>, seed: u64) -> bool {
+    let what = format!("step {step} {end:?}, start {start:?}, seed {seed}");
     let world = SimWorld::new(seed ^ step << 8);
     let node = world.add_node();
-    let reactor = reactor_of(&world, node);
-    let (kept, log, starts) = six_segments(&world, &reactor, 3);
-    let log_end = starts[6];
-    // From the start of each segment, or from its middle on: then a cut may leave nothing.
-    let all: Entries = starts
-        .windows(2)
-        .map(|s| (s[0], [s[0], (s[0] + s[1]) / 2][seed as usize % 2]))
-        .zip(&starts[1..])
-        .map(|((base, from), next)| (base, (from..*next).collect()))
-        .collect();
-    put(&world.disk(node), &all);
-    let mut dice = Dice(seed);
-    let to = starts[2] + dice.below((starts[3] - starts[2]) as u64) as i64;
-    let work = async move {
-        log.truncate_to(Offset(to)).await.unwrap();
-    };
-    let mut got_there = until(&world, node, &reactor, step, work);
-    drop(kept);
-    let mut reactor = end_life(&world, node, &reactor, end);
+    let mut reactor = reactor_of(&world, node);
+    let state: Rc<RefCell<World>> = Rc::default();
+    state.borrow_mut().history.value_bytes_max = 200;
+    let mut got_there;
+    {
+        let (kept, log) = run(&world, &reactor, open(reactor.clone(), seed));
+        let (own, own_state, own_reactor) = (log.clone(), state.clone(), reactor.clone());
+        let script = async move {
+            own_state.borrow_mut().lead(&own);
+            let mut dice = Dice(seed);
+            for round in 0..2 {
+                for _ in 0..14 {
+                    for _ in 0..5 {
+                        own_state.borrow_mut().history.step(&own, &mut dice);
+                    }
+                    commit_all(&own).await;
+                    own_state.borrow_mut().acked = own.durable_end().0;
+                }
+                own_reactor.sleep(Duration::from_millis(20)).await;
+                if round == 0 {
+                    let to = own.log_end().0 * (1 + dice.below(9) as i64) / 10;
+                    own_state.borrow_mut().acked = 0;
+                    let end = own.truncate_to(Offset(to)).await.unwrap();
+                    let mut state = own_state.borrow_mut();
+                    state.history.cut(end.0);
+                    state.acked = end.0;
+                    state.lead(&own);
+                }
+            }
+            own.close().await.unwrap();
+        };
+        got_there = until(&world, node, &reactor, step, script);
+        drop((kept, log));
+    }
+    reactor = end_life(&world, node, &reactor, end);
     if let Some((step, end)) = start {
         let own = reactor.clone();
-        let opening = async move { drop(reopened(own, 3).await) };
-        got_there &= until(&world, node, &reactor, step, opening);
+        got_there &= until(&world, node, &reactor, step, async move { drop(open(own, seed).await) });
         reactor = end_life(&world, node, &reactor, end);
     }
-    let left = next_lives(&world, node, reactor, 3 + 16 * (seed / 4), &all, &what);
-    assert!(left == log_end || left <= to, "{what}");
-    (got_there, left < log_end)
-}
-
-/// Records that follow in the same life, and then the power goes: in a new segment where one began before, or in the cut one.
-#[test]
-fn a_truncation_leaves_no_entry_for_the_records_that_follow_it() {
-    for seed in 0..12 {
-        let world = SimWorld::new(seed);
-        let node = world.add_node();
-        let reactor = reactor_of(&world, node);
-        let (kept, log, starts) = six_segments(&world, &reactor, 3);
-        let disk = world.disk(node);
-        let all: Entries = starts.windows(2).map(|s| (s[0], (s[0]..s[1]).collect())).collect();
-        put(&disk, &all);
-        // Also to a segment's start.
-        let to = Offset(starts[2] + [0, 1, 30][seed as usize % 3]);
-        let own = log.clone();
-        let end = run(&world, &reactor, async move { own.truncate_to(to).await.unwrap().0 });
-        assert_eq!(found(&disk), below(&all, end), "seed {seed}");
-        let (own, to) = (log.clone(), if seed % 2 == 0 { end + 1 } else { starts[6] + 9 });
+    // The index is right, and stays so when other records get the offsets and the power goes.
+    for last in [false, true] {
+        let (kept, log) = run(&world, &reactor, open(reactor.clone(), seed));
+        state.borrow_mut().take_stock(&log, &what);
+        let history = state.borrow().history.clone();
+        check_files(&world.disk(node), &history, log.log_end().0, false, &what);
+        let (own, own_state, said) = (log.clone(), state.clone(), what.clone());
         run(&world, &reactor, async move {
-            lead(&own).await;
-            while own.log_end().0 < to {
-                append(&own, &batch(10, 300, seed)).unwrap();
+            check_found(&own, &history, &mut Dice(seed), &said).await;
+            own_state.borrow_mut().lead(&own);
+            for _ in 0..9 {
+                own_state.borrow_mut().history.plain(&own, 10, 100);
                 commit_all(&own).await;
             }
+            own_state.borrow_mut().acked = own.durable_end().0;
         });
-        drop((kept, log));
-        let reactor = end_life(&world, node, &reactor, End::PowerCut);
-        let (_kept, log) = reopen(&world, &reactor, 3);
-        assert!(log.log_end().0 >= to, "seed {seed}");
-        assert_eq!(found(&disk), below(&all, end), "seed {seed}");
-    }
-}
-
-#[test]
-fn a_truncation_that_ends_at_any_operation_leaves_no_entry_behind_the_cut() {
-    let mut outcomes = [0, 0];
-    for end in [End::PowerCut, End::Kill] {
-        let steps = (0..1_000).find(|step| {
-            let mut got_there = false;
-            for seed in 0..4 {
-                let (got, is_cut) = truncated(*step, end, None, seed);
-                got_there |= got;
-                outcomes[usize::from(is_cut)] += 1;
-            }
-            !got_there
-        });
-        assert!(steps.is_some_and(|steps| steps > 20), "{steps:?} operations");
-    }
-    assert!(outcomes.iter().all(|n| *n > 20), "{outcomes:?} not cut and cut");
-}
-
-#[test]
-fn a_start_that_completes_a_truncation_and_ends_at_any_operation_leaves_none_either() {
-    for (first, second) in [(End::PowerCut, End::Kill), (End::Kill, End::PowerCut)] {
-        for step in [12, 20] {
-            let steps = (0..1_000).find(|start| {
-                let any = (0..4).map(|seed| truncated(step, first, Some((*start, second)), seed).0);
-                !any.fold(false, |a, b| a | b)
-            });
-            assert!(steps.is_some_and(|steps| steps > 10), "{steps:?} operations");
-        }
-    }
-}
-
-/// A start that finds entries behind the log's end, and an index without a segment; it ends at its `step`th operation.
-fn ahead(step: u64, end: End, seed: u64) -> bool {
-    let what = format!("start {step} {end:?}, seed {seed}");
-    let world = SimWorld::new(seed ^ step << 8);
-    let node = world.add_node();
-    let reactor = reactor_of(&world, node);
-    let (kept, log, starts) = six_segments(&world, &reactor, 3);
-    let (base, log_end) = (starts[5], starts[6]);
-    let own = log.clone();
-    run(&world, &reactor, async move { own.close().await.unwrap() });
-    drop((kept, log));
-    let reactor = end_life(&world, node, &reactor, End::Kill);
-    let from = [base, log_end][seed as usize % 2];
-    let all = Entries::from([(base, (from..log_end + 5).collect()), (log_end + 4, vec![log_end + 4, log_end + 6])]);
-    put(&world.disk(node), &all);
-    let own = reactor.clone();
-    let got_there = until(&world, node, &reactor, step, async move { drop(reopened(own, 3).await) });
-    let reactor = end_life(&world, node, &reactor, end);
-    assert_eq!(next_lives(&world, node, reactor, 3 + 16 * (seed / 2), &all, &what), log_end);
-    got_there
-}
-
-#[test]
-fn a_start_drops_entries_behind_the_end_for_good_whatever_operation_it_ends_at() {
-    for end in [End::PowerCut, End::Kill] {
-        let steps = (0..1_000).find(|step| !(0..6).map(|seed| ahead(*step, end, seed)).fold(false, |a, b| a | b));
-        assert!(steps.is_some_and(|steps| steps > 10), "{steps:?} operations");
-    }
-}
-
-#[test]
-fn a_start_keeps_the_entries_before_the_first_that_is_none_and_no_file_without_an_entry() {
-    const END: i64 = 5_000;
-    let cases: [(&str, Vec<u8>, Vec<i64>); 12] = [
-        ("whole", index([3, 9, END - 1]), vec![3, 9, END - 1]),
-        ("more than one read", index(0..END), (0..END).collect()),
-        ("cut behind the first read", index((0..END + 9).step_by(3)), (0..END).step_by(3).collect()),
-        ("behind the end", index([3, END - 1, END, END + 7]), vec![3, END - 1]),
-        ("another version", [index([3]), with_version(1, 4, 5), index([7])].concat(), vec![3]),
-        ("the same marker again", index([3, 3, 5]), vec![3]),
-        ("an earlier marker", index([5, 4, 7]), vec![5]),
-        ("the first behind the last", [index([3]), with_version(0, 6, 5), index([7])].concat(), vec![3]),
-        ("zeroes", [index([3]), vec![0; 500]].concat(), vec![3]),
-        ("part of an entry", [index([3, 9]), entry(11)[..20].to_vec()].concat(), vec![3, 9]),
-        ("nothing below the end", index([END, END + 1]), vec![]),
-        ("nothing", vec![], vec![]),
-    ];
-    for (what, bytes, expected) in cases {
-        let mut bench = bench(4);
-        bench.reactor.block_on(async {
-            let (_data, _env, log) = bench.open(LogConfig::default()).await;
-            lead(&log).await;
-            append(&log, &batch(END as i32, 1, 1)).unwrap();
-            commit_all(&log).await;
-            log.close().await.unwrap();
-        });
-        bench.kill();
-        assert!(bench.disk().put(&path(0, ".txnindex"), &bytes));
-        bench.disk().set_short_per_mille(300);
-        bench.reactor.block_on(async {
-            let (_data, _env, log) = bench.open(LogConfig::default()).await;
-            assert_eq!(log.log_end(), Offset(END), "{what}");
-        });
-        bench.cut_power();
-        let expected = if expected.is_empty() { Entries::new() } else { Entries::from([(0, expected)]) };
-        assert_eq!(found(&bench.disk()), expected, "{what}");
-    }
-}
-
-/// What a folder has of each segment: its bytes, and the entries of its index.
-fn contents(disk: &SimDisk) -> BTreeMap<i64, Vec<u8>> {
-    bases_of(disk, ".log").into_iter().map(|base| (base, disk.contents(&path(base, ".log")).unwrap())).collect()
-}
-
-/// A round that ends at its `step`th operation. Returns whether it got that far.
-fn compacted(step: u64, end: End, seed: u64) -> bool {
-    let what = format!("round {step} {end:?}, seed {seed}");
-    let world = SimWorld::new(seed ^ step << 8);
-    let node = world.add_node();
-    let reactor = reactor_of(&world, node);
-    let (kept, log, starts) = six_segments(&world, &reactor, 7);
-    let all: Entries = starts.windows(2).map(|s| (s[0], (s[0]..s[1]).collect())).collect();
-    let disk = world.disk(node);
-    put(&disk, &all);
-    let (before, active) = (contents(&disk), starts[5]);
-    let rules = CompactionRules { limits: GroupLimits { bytes: 20 << 10, index_bytes: u64::MAX }, ..rules() };
-    // A segment that nothing has taken the place of keeps its index; no other has one.
-    let check = |when: &str| {
-        let is_old = |(base, bytes): &(i64, Vec<u8>)| *base == active || before.get(base) == Some(bytes);
-        let old = contents(&disk).into_iter().filter(is_old).map(|(base, _)| (base, all[&base].clone()));
-        assert_eq!(found(&disk), old.collect::<Entries>(), "{what}, {when}");
-    };
-    let own = log.clone();
-    let round = async move {
-        compact(&own, &rules).await.unwrap().expect("a round");
-    };
-    let got_there = until(&world, node, &reactor, step, round);
-    drop((kept, log));
-    let mut reactor = end_life(&world, node, &reactor, end);
-    for last in [false, true] {
-        let (kept, log) = reopen(&world, &reactor, 7);
-        assert_eq!(log.fenced(), None, "{what}");
-        check("opened");
         if last {
-            assert!(found(&disk).len() < 4, "{what}: {:?}", found(&disk).keys());
             break;
         }
-        let own = log.clone();
-        run(&world, &reactor, async move {
-            lead(&own).await;
-            let _ = compact(&own, &rules).await.unwrap();
-        });
-        check("compacted");
         drop((kept, log));
         reactor = end_life(&world, node, &reactor, End::PowerCut);
     }
@@ -400,36 +318,256 @@ fn compacted(step: u64, end: End, seed: u64) -> bool {
 }
 
 #[test]
-fn a_round_that_ends_at_any_operation_leaves_no_index_of_a_segment_that_was_compacted_and_takes_none_of_another() {
+fn an_end_at_any_operation_leaves_the_index_of_what_is_in_the_log() {
     for end in [End::PowerCut, End::Kill] {
-        let steps = (0..2_000).find(|step| !(0..3).map(|seed| compacted(*step, end, seed)).fold(false, |a, b| a | b));
-        assert!(steps.is_some_and(|steps| steps > 40), "{steps:?} operations");
+        let steps =
+            (0..5_000).find(|step| !(0..3).map(|seed| interrupted(*step, end, None, seed)).fold(false, |a, b| a | b));
+        assert!(steps.is_some_and(|steps| steps > 100), "{steps:?} operations");
+        println!("{steps:?} operations");
     }
 }
 
 #[test]
-fn the_index_of_a_segment_below_the_log_start_is_set_aside_with_it_and_goes_with_it() {
-    let world = SimWorld::new(5);
-    let node = world.add_node();
-    let reactor = reactor_of(&world, node);
-    let (_kept, log, starts) = six_segments(&world, &reactor, 5);
-    let disk = world.disk(node);
-    let all: Entries = starts.windows(2).map(|s| (s[0], (s[0]..s[1]).collect())).collect();
-    put(&disk, &all);
-    log.set_config(LogConfig { file_delete_delay_ms: 60_000, ..log.config() });
-    let (own, to) = (reactor.clone(), Offset(starts[2]));
-    let pass = |time: Duration| {
-        let own = own.clone();
-        run(&world, &reactor, async move { own.sleep(time).await });
-    };
-    let changed = log.clone();
-    run(&world, &reactor, async move { changed.delete_records(to).await.unwrap() });
-    pass(Duration::from_secs(1));
-    let kept: Entries = all.into_iter().skip(2).collect();
-    assert_eq!(found(&disk), kept);
-    for suffix in [".log.deleted", ".txnindex.deleted"] {
-        assert_eq!(bases_of(&disk, suffix), starts[..2], "{suffix}");
+fn a_start_that_ends_at_any_operation_leaves_it_too() {
+    for (first, second) in [(End::PowerCut, End::Kill), (End::Kill, End::PowerCut)] {
+        for step in [60, 150] {
+            let steps = (0..1_000).find(|start| {
+                let any = (0..3).map(|seed| interrupted(step, first, Some((*start, second)), seed));
+                !any.fold(false, |a, b| a | b)
+            });
+            assert!(steps.is_some_and(|steps| steps > 10), "{steps:?} operations");
+        }
     }
-    pass(Duration::from_secs(61));
-    assert_eq!((found(&disk), bases_of(&disk, ".txnindex.deleted")), (kept, vec![]));
+}
+
+/// A closed log of several segments with aborted transactions, of which one lasts over a segment's end.
+fn closed(bench: &mut Bench) -> History {
+    let mut history = History { value_bytes_max: 200, ..History::default() };
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(few_bytes()).await;
+        lead(&log).await;
+        let mut dice = Dice(5);
+        while log.status().segments < 4 {
+            assert!(history.step(&log, &mut dice));
+            commit_all(&log).await;
+        }
+        for _ in 0..9 {
+            history.data(&log, 3, 1, 10);
+            history.marker(&log, 3, true);
+        }
+        commit_all(&log).await;
+        log.close().await.unwrap();
+    });
+    bench.kill();
+    let end = history.end();
+    check_files(&bench.disk(), &history, end, true, "closed");
+    let segments = segments(&bench.disk(), end);
+    let crosses = |t: &corelog_storage::log::AbortedTxn| {
+        segments.iter().any(|(base, _)| t.first_offset.0 < *base && *base <= t.last_offset.0)
+    };
+    assert!(history.aborted().iter().any(crosses), "none over a segment's end");
+    assert!(segments.iter().all(|(base, next)| !history.index(*base, *next).is_empty()));
+    history
+}
+
+fn few_bytes() -> LogConfig {
+    LogConfig { segment_bytes_max: 4 << 10, ..LogConfig::default() }
+}
+
+/// The next start, and that its repairs are durable.
+fn reopened(bench: &mut Bench, history: &History, what: &str) {
+    for _ in 0..2 {
+        bench.reactor.block_on(async {
+            let (_data, _env, log) = bench.open(few_bytes()).await;
+            assert_eq!((log.fenced(), log.log_end().0), (None, history.end()), "{what}");
+            check_found(&log, history, &mut Dice(1), what).await;
+        });
+        bench.cut_power();
+        check_files(&bench.disk(), history, history.end(), true, what);
+    }
+}
+
+type Damage = (&'static str, fn(Vec<u8>) -> Vec<u8>);
+
+/// What can be seen of a damaged entry.
+const DAMAGES: [Damage; 8] = [
+    ("another version", |mut bytes| {
+        bytes[1] = 1;
+        bytes
+    }),
+    ("zeroes in the middle", |mut bytes| {
+        let at = bytes.len() / 2 / ENTRY_BYTES * ENTRY_BYTES;
+        bytes[at..].fill(0);
+        bytes
+    }),
+    ("part of an entry less", |bytes| bytes[..bytes.len() - 7].to_vec()),
+    ("part of an entry more", |bytes| [&bytes[..], &bytes[..20]].concat()),
+    ("an entry twice", |bytes| [&bytes[..ENTRY_BYTES], &bytes[..]].concat()),
+    ("a marker before the segment", |mut bytes| {
+        bytes[10..26].fill(0);
+        bytes
+    }),
+    ("the first behind the last", |mut bytes| {
+        bytes[10] = 1;
+        bytes
+    }),
+    ("noise", |bytes| bytes.iter().map(|b| b ^ 0xA5).collect()),
+];
+
+#[test]
+fn a_damaged_index_is_read_anew_from_the_batches_whatever_segment_it_is_of() {
+    for (what, damage) in DAMAGES {
+        for segment in 0..4 {
+            for without_snapshots in [false, true] {
+                let mut bench = bench(4);
+                let history = closed(&mut bench);
+                let disk = bench.disk();
+                let base = segments(&disk, history.end())[segment].0;
+                let at = path(base, ".txnindex");
+                let damaged = damage(disk.contents(&at).unwrap());
+                assert!(disk.put(&at, &damaged));
+                if without_snapshots {
+                    for at in bases_of(&disk, ".snapshot") {
+                        assert!(disk.put(&path(at, ".snapshot"), b"no snapshot"));
+                    }
+                }
+                disk.set_short_per_mille(300);
+                let what = format!("{what}, segment {segment}, without snapshots: {without_snapshots}");
+                reopened(&mut bench, &history, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn entries_behind_the_end_are_dropped_for_good_and_so_is_an_index_without_a_segment() {
+    for count in [1, 2_000] {
+        let mut bench = bench(4);
+        let history = closed(&mut bench);
+        let (disk, end) = (bench.disk(), history.end());
+        let last = segments(&disk, end)[3].0;
+        let ahead = |n: i64| corelog_storage::log::AbortedTxn {
+            producer_id: corelog_storage::ids::ProducerId(1),
+            first_offset: Offset(end),
+            last_offset: Offset(end + n),
+            last_stable_offset: Offset(end + n + 1),
+        };
+        let more: Vec<u8> = (0..count).map(ahead).flat_map(bytes_of).collect();
+        let whole = disk.contents(&path(last, ".txnindex")).unwrap();
+        assert!(disk.put(&path(last, ".txnindex"), &[&whole[..], &more].concat()));
+        assert!(disk.put(&path(end + 3, ".txnindex"), &bytes_of(ahead(4))));
+        reopened(&mut bench, &history, &format!("{count} entries ahead"));
+    }
+}
+
+#[test]
+fn an_index_that_is_damaged_while_the_log_is_open_is_an_error_and_never_an_answer() {
+    let mut bench = bench(4);
+    let history = closed(&mut bench);
+    let disk = bench.disk();
+    let first = path(segments(&disk, history.end())[0].0, ".txnindex");
+    let whole = disk.contents(&first).unwrap();
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(few_bytes()).await;
+        let ask = || log.aborted_transactions(Offset(0), Offset(i64::MAX), 1_000);
+        for damaged in [vec![], whole[..20].to_vec(), vec![7; whole.len()], whole[..whole.len() - 1].to_vec()] {
+            assert!(disk.put(&first, &damaged));
+            let error = ask().await.unwrap_err();
+            let is_expected =
+                matches!(&error, ReadError::Io { error, .. } if error.kind() == io::ErrorKind::InvalidData);
+            assert!(is_expected, "{} bytes: {error}", damaged.len());
+        }
+        assert!(disk.put(&first, &whole));
+        check_found(&log, &history, &mut Dice(2), "whole again").await;
+    });
+}
+
+#[test]
+fn of_more_transactions_than_may_be_there_are_none_and_of_a_smaller_range_there_are_some() {
+    let mut bench = bench(4);
+    let history = closed(&mut bench);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(few_bytes()).await;
+        let all = history.aborted();
+        let upper = Offset(history.end());
+        assert_eq!(log.aborted_transactions(Offset(0), upper, all.len()).await.unwrap().as_ref(), Some(&all));
+        assert_eq!(log.aborted_transactions(Offset(0), upper, all.len() - 1).await.unwrap(), None);
+        let last = all.last().unwrap();
+        let some = log.aborted_transactions(last.last_offset, upper, 1).await.unwrap();
+        assert_eq!(some, Some(vec![*last]));
+        let below = log.aborted_transactions(Offset(-1), upper, 1).await;
+        assert!(matches!(below, Err(ReadError::OutOfRange { .. })), "{below:?}");
+    });
+}
+
+#[test]
+fn many_aborted_transactions_do_not_wait_in_memory_for_the_recovery_point() {
+    let bench = bench(6);
+    bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(LogConfig::default()).await;
+        lead(&log).await;
+        for n in 0..9_000 {
+            append(&log, &data_batch(1, n, 1, 1)).unwrap();
+            append_marker(&log, 1, true).unwrap();
+            if n % 50 == 0 {
+                commit_all(&log).await;
+            }
+        }
+        commit_all(&log).await;
+        bench.reactor.sleep(Duration::from_millis(100)).await;
+        let filed = bench.disk().contents(&path(0, ".txnindex")).unwrap_or_default().len() / ENTRY_BYTES;
+        assert!(filed >= 4_096, "{filed} entries in the file");
+        // Found by halves in the file, and in memory.
+        for from in [0, 1, 4_000, 8_191, 12_345, 17_999] {
+            let found = log.aborted_transactions(Offset(from), Offset(from + 1), 10).await.unwrap().unwrap();
+            let lasts: Vec<i64> = found.iter().map(|t| t.last_offset.0).collect();
+            assert_eq!(lasts, [from | 1], "from {from}");
+        }
+        let all = log.aborted_transactions(Offset(0), log.log_end(), 10_000).await.unwrap().unwrap();
+        assert_eq!(all.len(), 9_000);
+    });
+}
+
+#[test]
+fn the_index_of_a_segment_below_the_log_start_is_set_aside_with_it_and_goes_with_it() {
+    let mut bench = bench(5);
+    let history = closed(&mut bench);
+    let disk: SimDisk = bench.disk();
+    let starts: Vec<i64> = segments(&disk, history.end()).iter().map(|(base, _)| *base).collect();
+    bench.reactor.block_on(async {
+        let config = LogConfig { file_delete_delay_ms: 60_000, ..few_bytes() };
+        let (_data, _env, log) = bench.open(config).await;
+        log.delete_records(Offset(starts[2])).await.unwrap();
+        bench.reactor.sleep(Duration::from_secs(1)).await;
+        assert_eq!(bases_of(&disk, ".txnindex"), starts[2..]);
+        for suffix in [".log.deleted", ".txnindex.deleted"] {
+            assert_eq!(bases_of(&disk, suffix), starts[..2], "{suffix}");
+        }
+        check_found(&log, &history, &mut Dice(3), "with less of it").await;
+        bench.reactor.sleep(Duration::from_secs(61)).await;
+        assert_eq!(
+            (bases_of(&disk, ".txnindex"), bases_of(&disk, ".txnindex.deleted")),
+            (starts[2..].to_vec(), vec![])
+        );
+    });
+}
+
+#[test]
+fn a_follower_has_the_index_that_its_leader_has() {
+    let mut bench = bench(7);
+    let history = closed(&mut bench);
+    let bytes = bench.reactor.block_on(async {
+        let (_data, _env, log) = bench.open(few_bytes()).await;
+        read_all(&log, Offset(0), 3_000).await
+    });
+    let other = log_common::bench(8);
+    let disk = other.disk();
+    other.reactor.block_on(async {
+        let (_data, _env, log) = other.open(few_bytes()).await;
+        log.append_as_follower(&bytes, Timestamp(PRODUCED_AT)).unwrap();
+        commit_all(&log).await;
+        check_found(&log, &history, &mut Dice(4), "a follower").await;
+        log.close().await.unwrap();
+    });
+    check_files(&disk, &history, history.end(), true, "a follower");
 }

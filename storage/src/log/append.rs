@@ -15,6 +15,7 @@ use crate::compact::fill_gap;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::{EndMarker, MarkerError, SequenceError, Verdict, Verification};
 use crate::segment::scan::BatchFault;
+use crate::segment::txn_index::AbortedTxn;
 use std::rc::Weak;
 
 /// Tail chunks that the cache has room for at the least.
@@ -380,23 +381,29 @@ fn check_producer(
     }
 }
 
-/// What appending, and recovery, tell the producers' state about a batch.
-pub(super) fn record_producer(state: &mut State, header: &BatchHeader, marker: Option<EndMarker>) {
-    record_in(&mut state.producers, header, marker);
+/// Takes note of a batch that was appended.
+fn record_producer(state: &mut State, header: &BatchHeader, marker: Option<EndMarker>) {
+    if let Some(aborted) = record_in(&mut state.producers, header, marker) {
+        state.note_aborted(aborted);
+    }
 }
 
-/// See [`record_producer`].
+/// What appending, and recovery, tell the producers' state about a batch. The transaction that it has aborted, if it did: it
+/// belongs into the index of its segment.
 pub(super) fn record_in(
     producers: &mut crate::producers::ProducerState,
     header: &BatchHeader,
     marker: Option<EndMarker>,
-) {
+) -> Option<AbortedTxn> {
     match marker {
-        // The completed transaction is for the transaction index, which comes later.
-        Some(marker) => drop(producers.record_marker(header, marker, header.max_timestamp)),
+        Some(marker) => producers.record_marker(header, marker, header.max_timestamp).and_then(AbortedTxn::of),
         None if header.attributes.is_control() => {
             producers.advance(header.last_offset().unwrap_or(header.base_offset).next());
+            None
         }
-        None => producers.record(header),
+        None => {
+            producers.record(header);
+            None
+        }
     }
 }

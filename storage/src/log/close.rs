@@ -100,6 +100,7 @@ impl Log {
             // What the recovery point vouches for, as an earlier stop left it, is indexed and in a snapshot: of thousands
             // of idle logs nothing is written, and nothing for the next start to read.
             let is_left_so = bytes == 0 || active.room == bytes && !active.is_index_lost;
+            let is_left_so = is_left_so && active.aborted.as_ref().is_none_or(|index| index.pending().is_empty());
             let is_said = is_left_so && state.checkpoint.recovery == point && state.are_epochs_written;
             (point, active.file.clone(), active.room, is_said)
         };
@@ -119,6 +120,7 @@ impl Log {
             index.finish();
             self.write_index_files(base, &index).await?;
         }
+        self.write_aborted(base, end).await?;
         self.write_snapshot(end, snapshot).await?;
         self.write_changed_epochs().await?;
         if let Some(file) = &file {

@@ -5,8 +5,8 @@
 //! One task per log at a time, oldest segment first. Order of steps, each on stable storage before the next:
 //!
 //! ```text
-//!   sealing       indexes, producer snapshot -> trim the records' file, sync -> folder -> recovery point
-//!   advancing     indexes, producer snapshot (of the capture) -> recovery point
+//!   sealing       indexes (all three), producer snapshot -> trim the records' file, sync -> folder -> recovery point
+//!   advancing     indexes, producer snapshot (of the capture) -> folder -> recovery point
 //! ```
 //!
 //! A crash between any two leaves more to recover, never less.
@@ -108,6 +108,7 @@ impl Log {
         };
         index.finish();
         self.write_index_files(base, &index).await?;
+        self.write_aborted(base, end).await?;
         if let Some(snapshot) = snapshot {
             self.write_snapshot(end, snapshot).await?;
         }
@@ -143,6 +144,7 @@ impl Log {
             return Ok(());
         };
         self.write_index_files(capture.segment_base, &index).await?;
+        self.write_aborted(capture.segment_base, capture.offset).await?;
         self.write_snapshot(capture.offset, capture.snapshot).await?;
         self.write_changed_epochs().await?;
         inner.env.reactor().sync_dir(&inner.folder).await?;

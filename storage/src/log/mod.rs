@@ -21,6 +21,7 @@
 //! Read on: `state` (what there is), `append`, `commit`, `keeper`, `read`, `open` and `recover`, `change`, `retention`,
 //! `forget`.
 
+mod aborted;
 mod append;
 mod change;
 mod close;
@@ -49,8 +50,10 @@ mod read;
 mod reapply;
 mod recover;
 mod recover_read;
+mod recover_txn;
 mod removal;
 mod repair;
+mod replay;
 mod retention;
 mod roll;
 mod room;
@@ -80,6 +83,7 @@ use crate::disk::checkpoint::{CheckpointEntry, LogKey};
 use crate::epochs::EpochEnd;
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::ProducerState;
+pub use crate::segment::txn_index::AbortedTxn;
 use common::{Evicted, TailOwner};
 use event::Event;
 use state::{Phase, State, Status};

@@ -10,16 +10,18 @@
 //! Before that judgement the last segment gets what the commit logs have and it lacks (`reapply`).
 //!
 //! Order of the repairs, each on stable storage before the next: segments of an interrupted truncation, torn tail zeroed,
-//! recovered bytes synced, aborted transactions, snapshots and epochs behind the end removed, checkpoint.
+//! recovered bytes synced, indexes of aborted transactions (`recover_txn`), snapshots and epochs behind the end removed,
+//! checkpoint.
 
 use super::config::LogConfig;
 use super::env::StorageEnv;
 use super::error::{Damage, FenceReason, OpenError};
 use super::names::{LOG, LogName, SNAPSHOT, TXN_INDEX, parse_file_name, segment_path};
 use super::recover_read::Scanned;
+use super::recover_txn::TxnRepair;
 use super::repair::{discard, remove_segment_files};
+use super::replay::Part;
 use super::state::{Phase, Segment};
-use super::txn_index;
 use crate::batch::BatchHeader;
 use crate::commit_log::replay::Entry;
 use crate::disk::checkpoint::{CheckpointEntry, RecoveryPoint};
@@ -82,6 +84,14 @@ pub(super) struct Recovery<'a> {
     pub(super) scanned_bytes: u64,
     /// The newest epoch of any batch that was looked at, also below the log start.
     pub(super) newest_epoch: LeaderEpoch,
+    /// Producer snapshots there are.
+    pub(super) snapshots: Vec<Offset>,
+    /// Segments that have an index of aborted transactions.
+    pub(super) txn_indexes: Vec<Offset>,
+    /// What is to be done to these indexes,
+    pub(super) txn_repairs: Vec<(Offset, TxnRepair)>,
+    /// and the segments that were looked at so far.
+    pub(super) parts: Vec<Part>,
 }
 
 /// Small files beside the segments that are not the log any more, or not all of it.
@@ -91,8 +101,6 @@ struct SmallFiles {
     /// Indexes of aborted transactions of which there is no segment. One that begins there later must not find them: a
     /// crash may keep the removal of a segment's records, and not that of its index.
     stray_txn_indexes: Vec<Offset>,
-    /// Those of segments.
-    txn_indexes: Vec<Offset>,
 }
 
 /// What is left behind the last sound batch of the last segment.
@@ -152,6 +160,10 @@ pub(super) async fn recover(
         epochs,
         scanned_bytes: 0,
         newest_epoch: LeaderEpoch::NONE,
+        snapshots: snapshots.clone(),
+        txn_indexes: Vec::new(),
+        txn_repairs: Vec::new(),
+        parts: Vec::new(),
     };
     // Those before it were cut off: also by a truncation that was interrupted, which comes first.
     recovery.entries.retain(|e| e.sequence >= entry.replay_from);
@@ -178,8 +190,9 @@ pub(super) async fn recover(
     let is_stray = |at: &Offset| bases.binary_search(at).is_err() && !below_start.contains(at);
     // As Kafka's start does it: those at segments' bases stay, for truncations, and the one that counts.
     let snapshots = snapshots.into_iter().filter(|at| Some(*at) != snapshot_at && is_stray(at)).collect();
-    let (strays, of_segments) = txn_indexes.into_iter().partition(is_stray);
-    let small = SmallFiles { snapshots, stray_txn_indexes: strays, txn_indexes: of_segments };
+    let (stray_txn_indexes, of_segments) = txn_indexes.into_iter().partition(is_stray);
+    recovery.txn_indexes = of_segments;
+    let small = SmallFiles { snapshots, stray_txn_indexes };
     let mut found = if missing.is_some() && bases.is_empty() {
         Found::nothing(first, now)
     } else {
@@ -286,13 +299,15 @@ impl Recovery<'_> {
             // not known, not even if it lies at its end.
             let trusted = next <= self.recovery.segment_base && next <= self.replay_from;
             if trusted && let Some(bytes) = self.check_sealed(base, next).await? {
-                older.push_back(Segment::sealed(base, bytes, self.now));
+                let part = Part { base, bytes, end: next, is_last: false };
+                let aborted = self.take_up_aborted(part, next, Vec::new()).await?;
+                older.push_back(Segment { aborted, ..Segment::sealed(base, bytes, self.now) });
                 continue;
             }
             // A truncation cuts the last segment: those behind it are gone already.
             let scanned = self.scan(base, !trusted, None).await?;
             if scanned.next == next {
-                older.push_back(self.rolled(base, scanned));
+                older.push_back(self.rolled(base, scanned, false).await?);
                 continue;
             }
             let fault = match scanned.stop {
@@ -300,7 +315,7 @@ impl Recovery<'_> {
                 Some(ScanStop::Limit) | None => Damage::End { found: scanned.next, expected: next },
             };
             let rot = FenceReason::Rot { segment: base, position: scanned.position, offset: scanned.next, fault };
-            return Ok(self.found(older, base, scanned, End::Rot(rot)));
+            return self.found(older, base, scanned, End::Rot(rot)).await;
         }
         Ok(Found::nothing(self.replay_from, self.now))
     }
@@ -311,13 +326,19 @@ impl Recovery<'_> {
         if scanned.stop != Some(ScanStop::Limit)
             && let Some(rot) = self.reapply(base, &mut scanned, &entries).await?
         {
-            return Ok(self.found(older, base, scanned, End::Rot(rot)));
+            return self.found(older, base, scanned, End::Rot(rot)).await;
         }
         let end = self.judge_end(base, &scanned).await?;
-        Ok(self.found(older, base, scanned, end))
+        self.found(older, base, scanned, end).await
     }
 
-    fn found(&self, older: VecDeque<Segment>, base: Offset, scanned: Scanned, end: End) -> Found {
+    async fn found(
+        &mut self,
+        older: VecDeque<Segment>,
+        base: Offset,
+        scanned: Scanned,
+        end: End,
+    ) -> Result<Found, OpenError> {
         let (garbage_end, rot) = match end {
             End::Clean => (None, None),
             End::Garbage(end) => (Some(end), None),
@@ -325,15 +346,18 @@ impl Recovery<'_> {
         };
         let log_end = scanned.next;
         let is_unsynced = log_end > self.recovery.offset || scanned.is_mended;
-        let mut active = self.rolled(base, scanned);
+        let mut active = self.rolled(base, scanned, true).await?;
         active.phase = Phase::Active;
         active.snapshot = None;
         active.restored = Some((log_end, active.bytes()));
-        Found { older, active, log_end, garbage_end, is_unsynced, rot }
+        Ok(Found { older, active, log_end, garbage_end, is_unsynced, rot })
     }
 
-    fn rolled(&self, base: Offset, scanned: Scanned) -> Segment {
-        Segment {
+    async fn rolled(&mut self, base: Offset, scanned: Scanned, is_last: bool) -> Result<Segment, OpenError> {
+        let part = Part { base, bytes: scanned.position, end: scanned.next, is_last };
+        let vouched = self.recovery.offset.min(part.end);
+        let aborted = self.take_up_aborted(part, vouched, scanned.aborted).await?;
+        Ok(Segment {
             phase: Phase::Rolled,
             file: Some(scanned.file),
             room: scanned.file_bytes,
@@ -345,8 +369,9 @@ impl Recovery<'_> {
             first_timestamp: scanned.first_timestamp,
             is_index_lost: scanned.is_index_lost,
             snapshot: Some(self.producers.snapshot()),
+            aborted,
             ..Segment::new(base, self.now)
-        }
+        })
     }
 
     /// Torn, rotten or clean: what stands behind the last sound batch of the last segment.
@@ -433,11 +458,8 @@ impl Recovery<'_> {
                 file.fsync().await.map_err(failed(&path, "sync a segment"))?;
             }
         }
-        if small.txn_indexes.contains(&found.active.base) {
-            txn_index::cut(reactor, self.folder, found.active.base, found.log_end)
-                .await
-                .map_err(failed(self.folder, "cut an index of aborted transactions"))?;
-        }
+        let segments = found.older.iter_mut().chain(std::iter::once(&mut found.active));
+        let is_index_changed = self.repair_txn_indexes(segments).await?;
         for at in &small.stray_txn_indexes {
             unlink_if_there(reactor, &self.path(*at, TXN_INDEX))
                 .await
@@ -448,7 +470,7 @@ impl Recovery<'_> {
                 .await
                 .map_err(failed(self.folder, "remove a producer snapshot"))?;
         }
-        if !self.is_settled(found, small, entry) {
+        if is_index_changed || !self.is_settled(found, small, entry) {
             reactor.sync_dir(self.folder).await.map_err(failed(self.folder, "sync it"))?;
         }
         // An epoch that starts right at the end stays: it may have had records, below the log start by now.

@@ -3,21 +3,21 @@
 //! Holds: what is read, and what it tells of producers, epochs and indexes. Never touches: what becomes of it
 //! (`recover`).
 
-use super::append::{marker_of, record_in};
 use super::cold::load_index;
 use super::error::OpenError;
 use super::index_check::resume_at;
 use super::missing_epochs::{self, SealedSegment};
 use super::names::LOG;
 use super::recover::{Recovery, failed};
+use super::replay::replay_batch;
 use super::scan_file::{Appetite, ReadAhead, scan_file};
-use crate::batch::{AppendOrigin, BatchHeader, BatchView};
+use crate::batch::BatchHeader;
 use crate::disk::files::read_full;
 use crate::disk::{BLOCK_BYTES, align_down};
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
-use crate::producers::ProducerState;
 use crate::segment::index::SegmentIndex;
 use crate::segment::scan::{ScanStop, ScannedBatch, Scanner};
+use crate::segment::txn_index::AbortedTxn;
 use corelog_reactor::{File, OpenHow};
 use std::io;
 use std::path::Path;
@@ -37,6 +37,8 @@ pub(super) struct Scanned {
     pub(super) is_mended: bool,
     /// What its index files should say was read from the batches: they are missing or damaged.
     pub(super) is_index_lost: bool,
+    /// The transactions that its batches say were aborted, of those that were replayed.
+    pub(super) aborted: Vec<AbortedTxn>,
 }
 
 impl Recovery<'_> {
@@ -143,6 +145,7 @@ impl Recovery<'_> {
             stop: None,
             is_mended: false,
             is_index_lost,
+            aborted: Vec::new(),
         };
         self.read_from(base, scanner, &mut scanned).await?;
         Ok(scanned)
@@ -160,7 +163,7 @@ impl Recovery<'_> {
         let started = scanner.position();
         let (interval, replay_from, log_start) = (self.index_interval, self.replay_from, self.log_start);
         let (env, producers, epochs) = (self.env, &mut self.producers, &mut self.epochs);
-        let (index, first_timestamp) = (&mut to.index, &mut to.first_timestamp);
+        let (index, first_timestamp, aborted) = (&mut to.index, &mut to.first_timestamp, &mut to.aborted);
         let all_epochs = self.are_epochs_missing;
         let each = |batch: ScannedBatch<'_>| {
             env.recovered(batch.bytes);
@@ -173,7 +176,7 @@ impl Recovery<'_> {
                 missing_epochs::note(epochs, log_start, &batch.header, batch.last_offset);
             }
             if is_new {
-                replay(producers, &batch);
+                aborted.extend(replay_batch(producers, &batch));
             }
         };
         let stop = scan_file(self.env.reactor(), &to.file, &mut scanner, to.file_bytes, each)
@@ -233,12 +236,4 @@ impl Recovery<'_> {
         }
         Ok(false)
     }
-}
-
-fn replay(producers: &mut ProducerState, batch: &ScannedBatch<'_>) {
-    let marker = batch
-        .control
-        .and_then(|bytes| BatchView::first(bytes).ok())
-        .and_then(|view| marker_of(&view, AppendOrigin::Replication).ok().flatten());
-    record_in(producers, &batch.header, marker);
 }

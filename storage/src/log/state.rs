@@ -31,6 +31,7 @@ use crate::ids::{LeaderEpoch, Offset, Timestamp};
 use crate::producers::ProducerState;
 use crate::segment::index::SegmentIndex;
 use crate::segment::tail::Tail;
+use crate::segment::txn_index::{AbortedTxn, TxnIndex};
 use corelog_reactor::{File, Monotonic};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -44,6 +45,9 @@ pub(super) const CHUNK_BYTES_MAX: usize = 1 << 20;
 const CHUNK_GROWS_WITHIN: Duration = Duration::from_millis(100);
 /// and one that lasted longer than this by a smaller one.
 const CHUNK_SHRINKS_AFTER: Duration = Duration::from_secs(5);
+
+/// Aborted transactions that wait in memory for a segment's file: with so many, the recovery point moves, and takes them along.
+const ABORTED_PENDING_MAX: usize = 4096;
 
 /// Whether a log takes writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +114,8 @@ pub(super) struct Segment {
     pub(super) newest: Option<Timestamp>,
     /// The producers at its end, taken when it was rolled.
     pub(super) snapshot: Option<Vec<u8>>,
+    /// Its index of aborted transactions; most segments have none.
+    pub(super) aborted: Option<Box<TxnIndex>>,
 }
 
 impl Segment {
@@ -136,6 +142,7 @@ impl Segment {
             jitter_ms: 0,
             newest: None,
             snapshot: None,
+            aborted: None,
         }
     }
 
@@ -451,6 +458,15 @@ impl State {
         self.pending_bytes += bytes as u64;
         self.bytes_since_capture += bytes as u64;
         self.room_demand.appended(bytes as u64, now);
+    }
+
+    /// A transaction was aborted whose marker is in the active segment.
+    pub(super) fn note_aborted(&mut self, aborted: AbortedTxn) {
+        let pending = self.active.aborted.get_or_insert_default().note(aborted);
+        if pending >= ABORTED_PENDING_MAX {
+            // More than any log may have to say until then.
+            self.bytes_since_capture = self.bytes_since_capture.max(u64::MAX / 2);
+        }
     }
 
     /// Remembers the log end as the next recovery point, if it is far enough behind and none waits already.

@@ -15,24 +15,25 @@
 //! and there is none, behind the last batch before it.
 
 use super::Log;
-use super::append::{marker_of, record_in};
 use super::cold::load_index;
 use super::error::{ChangeError, ReadError};
 use super::index_check::resume_before;
 use super::keeper::Changing;
-use super::names::{LOG, SNAPSHOT, parse_file_name, segment_path};
+use super::names::{LOG, segment_path};
 use super::repair::{discard, remove_segment_files};
+use super::replay::{Part, Replay, ReplayError, snapshots_of};
 use super::scan_file::scan_file;
 use super::state::{Phase, Segment};
-use super::txn_index;
-use crate::batch::{AppendOrigin, BatchView};
+use super::txn_index::{self, Looked};
 use crate::disk::checkpoint::RecoveryPoint;
-use crate::disk::files::{read_file, read_full};
+use crate::disk::files::read_full;
 use crate::disk::{BLOCK_BYTES, align_down};
 use crate::ids::{LeaderEpoch, Offset, Timestamp};
+use crate::producers::ProducerState;
 use crate::segment::index::SegmentIndex;
 use crate::segment::scan::{ScanStop, Scanner};
 use crate::segment::tail::Tail;
+use crate::segment::txn_index::{AbortedTxn, TxnIndex};
 use corelog_reactor::{File, OpenHow};
 use std::io;
 use std::rc::Rc;
@@ -105,8 +106,7 @@ impl Log {
         self.drop_segments_behind(base).await?;
         let cut = self.find_cut(base, offset).await?;
         let end = self.cut_segment(base, cut).await?;
-        let txn_index = txn_index::cut(inner.env.reactor(), &inner.folder, base, end).await;
-        txn_index.map_err(failed("cut an index of aborted transactions"))?;
+        self.cut_aborted(base, end).await?;
         self.cut_epochs_and_snapshots(end).await?;
         self.update_checkpoint(|entry| {
             entry.truncate_to = None;
@@ -243,6 +243,7 @@ impl Log {
             boundary: cut.position,
             index: Some(cut.index),
             first_timestamp: old.first_timestamp.filter(|_| cut.position > 0),
+            aborted: old.aborted,
             jitter_ms: old.jitter_ms,
             ..Segment::new(base, old.created)
         };
@@ -275,68 +276,82 @@ impl Log {
         self.write_epochs().await.map_err(failed("write the leader epochs"))
     }
 
+    /// Takes the transactions whose markers are cut off out of the index of the segment at `base`, which ends at `end` now:
+    /// durably, before their offsets are given to other records.
+    async fn cut_aborted(&self, base: Offset, end: Offset) -> Result<(), ChangeError> {
+        let inner = &*self.0;
+        let (reactor, folder) = (inner.env.reactor(), &inner.folder);
+        let cut_off = |error| failed("cut an index of aborted transactions")(error);
+        let (kept, kept_to) = match txn_index::look(reactor, folder, base, end).await.map_err(cut_off)? {
+            Looked::Missing => (0, None),
+            Looked::Sound { kept, kept_to, .. } => {
+                txn_index::cut(reactor, folder, base, kept).await.map_err(cut_off)?;
+                (kept, kept_to)
+            }
+            Looked::Malformed => {
+                let mut found = Vec::new();
+                let mut producers = inner.state.borrow().producers.clone();
+                let each = |segment, aborted| found.extend((segment == base).then_some(aborted));
+                self.replay(&mut producers, base, end, each).await?;
+                txn_index::replace(reactor, folder, base, &found).await.map_err(cut_off)?;
+                tracing::warn!(
+                    log = %inner.name, segment = %base, entries = found.len(),
+                    "the index of aborted transactions was damaged: it was read from the log's batches and written anew"
+                );
+                (found.len() as u64, found.last().map(|last: &AbortedTxn| last.last_offset))
+            }
+        };
+        let mut state = inner.state.borrow_mut();
+        let pending = state.active.aborted.take().map_or(Vec::new(), |index| index.pending_below(end).to_vec());
+        // One that was read anew has these as well.
+        let pending = pending.into_iter().filter(|entry| kept_to.is_none_or(|to| to < entry.last_offset)).collect();
+        state.active.aborted = TxnIndex::new(kept, kept_to, pending);
+        Ok(())
+    }
+
     /// The producers as they were at the log's end: the newest snapshot, and the batches after it.
     async fn reload_producers(&self, end: Offset) -> Result<(), ChangeError> {
+        let mut producers = self.0.state.borrow().producers.clone();
+        self.replay(&mut producers, end, end, |_, _| ()).await?;
+        self.0.state.borrow_mut().producers = producers;
+        Ok(())
+    }
+
+    /// Goes over the log, which ends at `end`, from the newest snapshot at or below `newest` on.
+    async fn replay(
+        &self,
+        producers: &mut ProducerState,
+        newest: Offset,
+        end: Offset,
+        each: impl FnMut(Offset, AbortedTxn),
+    ) -> Result<(), ChangeError> {
         let inner = &*self.0;
-        let reactor = inner.env.reactor();
-        let now = Timestamp(reactor.unix_ms().0);
-        let entries = reactor.list_dir(&inner.folder).map_err(failed("list the log's folder"))?;
-        let mut snapshots: Vec<Offset> = entries
-            .iter()
-            .filter_map(|e| parse_file_name(e.name.to_str()?, SNAPSHOT))
-            .filter(|at| *at <= end)
-            .collect();
-        snapshots.sort_unstable();
-        let first = inner.state.borrow().segments().next().map(|s| s.base);
-        let mut producers = inner.state.borrow().producers.clone();
-        let mut from = first.unwrap_or(end);
-        producers.reset(from);
-        for at in snapshots.iter().rev().filter(|at| **at >= from) {
-            let path = segment_path(&inner.folder, *at, SNAPSHOT);
-            let bytes = read_file(reactor, &path).await.map_err(failed("read a producer snapshot"))?;
-            if producers.load(&bytes, *at, now).is_ok() {
-                from = *at;
-                break;
-            }
-        }
-        let parts: Vec<(Offset, u64)> = {
+        let entries = inner.env.reactor().list_dir(&inner.folder).map_err(failed("list the log's folder"))?;
+        let parts: Vec<Part> = {
             let state = inner.state.borrow();
             let next_bases = state.segments().skip(1).map(|s| s.base).chain([end]);
-            state
-                .segments()
-                .zip(next_bases)
-                .filter(|(_, next)| *next > from)
-                .map(|(s, _)| (s.base, s.written))
-                .collect()
+            let part = |(s, end): (&Segment, Offset)| Part {
+                base: s.base,
+                bytes: s.written,
+                end,
+                is_last: s.base == state.active.base,
+            };
+            state.segments().zip(next_bases).map(part).collect()
         };
-        for (base, bytes) in parts {
-            let how = OpenHow { direct: inner.env.options().direct, ..OpenHow::read() };
-            let path = segment_path(&inner.folder, base, LOG);
-            let file = reactor.open(&path, how).await;
-            let file = file.map_err(failed("open a segment"))?;
-            let mut scanner = Scanner::new(0, base, LeaderEpoch::NONE, None).with_holes_below(self.compacted_to());
-            let stop = scan_file(reactor, &file, &mut scanner, bytes, |batch| {
-                if batch.header.base_offset < from {
-                    return;
-                }
-                let marker = batch
-                    .control
-                    .and_then(|bytes| BatchView::first(bytes).ok())
-                    .and_then(|v| marker_of(&v, AppendOrigin::Replication).ok().flatten());
-                record_in(&mut producers, &batch.header, marker);
-            })
-            .await
-            .map_err(failed("read a segment"))?;
-            if let Some(ScanStop::Fault(fault)) = stop {
-                return Err(ChangeError::Read(ReadError::Damaged {
-                    segment: base,
-                    position: scanner.position(),
-                    fault: fault.into(),
-                }));
+        let replay = Replay {
+            env: &inner.env,
+            folder: &inner.folder,
+            parts: &parts,
+            snapshots: &snapshots_of(&entries),
+            holes_below: self.compacted_to(),
+            goes_over_damage: false,
+        };
+        replay.run(producers, newest, each).await.map_err(|error| match error {
+            ReplayError::Io(error) => failed("read a segment")(error),
+            ReplayError::Damaged { segment, position, fault } => {
+                ChangeError::Read(ReadError::Damaged { segment, position, fault: fault.into() })
             }
-        }
-        inner.state.borrow_mut().producers = producers;
-        Ok(())
+        })
     }
 }
 

@@ -1,89 +1,113 @@
-//! Kafka's index of aborted transactions (`.txnindex`), as it comes with an imported log.
+//! The files of the index of aborted transactions (`.txnindex`, Kafka's).
 //!
-//! Holds: its format, and its cut where its segment is cut. Never touches: who decides the offset, files of other kinds.
+//! Holds: how a segment's file is looked at, added to, cut and made anew. Never touches: who decides what is in it
+//! (`recover_txn` at a start, the appends later); the format ([`crate::segment::txn_index`]).
 //!
-//! An entry lies in the index of the segment that holds the ABORT marker. One whose marker is not in the log any more must
-//! go before the marker's offset is given to another record: Kafka would hide committed records for it.
+//! A file is there only if it has an entry. It is added to where the log knows its end to be, and what was added is synced
+//! before the recovery point passes its markers. What lies behind in the file, an interrupted write has left: a start cuts it
+//! off, and reads the batches behind the recovery point anyway.
 
+use super::Log;
 use super::names::{TXN_INDEX, segment_path};
-use crate::disk::files::{is_interrupted, unlink_if_there};
+use crate::disk::files::{is_interrupted, put_in_place, unlink_if_there};
 use crate::ids::Offset;
-use corelog_reactor::{File, OpenHow, Reactor};
+use crate::segment::txn_index::{AbortedTxn, TXN_ENTRY_BYTES, encode_all};
+use corelog_reactor::{BufSlice, Durability, File, OpenHow, Reactor};
 use std::io;
 use std::path::Path;
 
-/// Bytes of an entry, all numbers big-endian: version (i16), producer id, first offset, last offset (the marker's), last
-/// stable offset (i64 each). Kafka: `AbortedTxn`.
-const ENTRY_BYTES: usize = 34;
-/// The only version there is.
-const VERSION: i16 = 0;
 /// Bytes of one read.
 const READ_BYTES: usize = 32 << 10;
-const _: () = assert!(READ_BYTES >= ENTRY_BYTES);
+/// Entries of one read.
+pub(super) const READ_ENTRIES: u64 = (READ_BYTES / TXN_ENTRY_BYTES) as u64;
 
-/// What a cut asks of an entry.
+/// What a segment's file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    version: i16,
-    first_offset: Offset,
-    last_offset: Offset,
-}
-
-impl Entry {
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (version, rest) = bytes.split_first_chunk()?;
-        let (_producer_id, rest) = rest.split_first_chunk::<8>()?;
-        let (first, rest) = rest.split_first_chunk()?;
-        let (last, _last_stable) = rest.split_first_chunk()?;
-        let offset = |bytes: &[u8; 8]| Offset(i64::from_be_bytes(*bytes));
-        Some(Self { version: i16::from_be_bytes(*version), first_offset: offset(first), last_offset: offset(last) })
-    }
-
-    /// Whether Kafka can have written it into the index of the segment at `base`, behind an entry of `previous`.
-    fn is_sound(&self, base: Offset, previous: Option<Offset>) -> bool {
-        self.version == VERSION
-            && self.first_offset <= self.last_offset
-            && base <= self.last_offset
-            && previous.is_none_or(|previous| previous < self.last_offset)
-    }
-}
-
-/// Why the entries from some position on are none of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// Their markers lie at or behind the end, or there are no more.
-    End,
-    /// They are not what Kafka writes.
+pub(super) enum Looked {
+    /// There is none.
+    Missing,
+    /// Entries, all of them sound as far as was looked.
+    Sound {
+        /// Those whose markers lie below the end that was asked for.
+        kept: u64,
+        /// The last offset of the last of them.
+        kept_to: Option<Offset>,
+        /// Bytes of the file.
+        bytes: u64,
+    },
+    /// Something before that end is not what Kafka writes.
     Malformed,
 }
 
-/// Drops everything from the first entry on whose last offset is not below `end`, or that is none, from the index of the
-/// segment at `base`, if there is one. They are gone durably when it returns; a file without entries is removed.
+/// Byte at which the entry of this number starts.
+pub(super) const fn position_of(entry: u64) -> u64 {
+    entry * TXN_ENTRY_BYTES as u64
+}
+
+/// The entries from number `from` on, at most `count` and no more than there are. What has changed underneath, or is damaged,
+/// ends them.
+///
+/// # Errors
+/// As the disk gives them.
+pub(super) async fn read_entries(file: &File, from: u64, count: u64) -> io::Result<Vec<Option<AbortedTxn>>> {
+    let want = usize::try_from(position_of(count)).map_or(READ_BYTES, |bytes| bytes.min(READ_BYTES));
+    let mut buf = vec![0; want];
+    let mut have = 0;
+    while have < want {
+        let slice = BufSlice::new(buf, have..want);
+        let (result, slice) = file.read_at(slice, position_of(from) + have as u64).await;
+        buf = slice.into_inner();
+        match result {
+            Ok(0) => break,
+            Ok(n) => have += n,
+            Err(error) if is_interrupted(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(buf.get(..have).unwrap_or_default().chunks(TXN_ENTRY_BYTES).map(AbortedTxn::parse).collect())
+}
+
+/// Looks at the file of the segment at `base`, up to the first entry whose marker is not below `end`.
+///
+/// # Errors
+/// As the disk gives them.
+pub(super) async fn look(reactor: &Reactor, folder: &Path, base: Offset, end: Offset) -> io::Result<Looked> {
+    let file = match reactor.open(&segment_path(folder, base, TXN_INDEX), OpenHow::read()).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Looked::Missing),
+        opened => opened?,
+    };
+    let bytes = file.len()?;
+    let (mut kept, mut kept_to) = (0, None);
+    loop {
+        let entries = read_entries(&file, kept, READ_ENTRIES).await?;
+        let is_last = (entries.len() as u64) < READ_ENTRIES;
+        for entry in entries {
+            match entry.filter(|entry| entry.is_sound(base, kept_to)) {
+                None => return Ok(Looked::Malformed),
+                Some(entry) if entry.last_offset >= end => return Ok(Looked::Sound { kept, kept_to, bytes }),
+                Some(entry) => (kept, kept_to) = (kept + 1, Some(entry.last_offset)),
+            }
+        }
+        if is_last {
+            return Ok(Looked::Sound { kept, kept_to, bytes });
+        }
+    }
+}
+
+/// Cuts the file behind its first `kept` entries, durably; one without entries is removed.
 ///
 /// What it finds as it should be may be so in memory only, if an earlier cut was interrupted: so it syncs in any case. And
 /// the entries go durably before the file does: if its name comes back after a crash, it is empty, and the next start removes it.
 ///
 /// # Errors
 /// As the disk gives them; the cut may then have to be made again.
-pub(super) async fn cut(reactor: &Reactor, folder: &Path, base: Offset, end: Offset) -> io::Result<()> {
+pub(super) async fn cut(reactor: &Reactor, folder: &Path, base: Offset, kept: u64) -> io::Result<()> {
     let path = segment_path(folder, base, TXN_INDEX);
-    let file = match reactor.open(&path, OpenHow::write()).await {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
-    let bytes = file.len()?;
-    let (kept, stop) = kept_bytes(&file, base, end).await?;
-    if kept < bytes {
-        let dropped = bytes - kept;
-        match stop {
-            Stop::End => {
-                tracing::info!(path = %path.display(), kept, dropped, %end, "cut an index of aborted transactions")
-            }
-            Stop::Malformed => {
-                tracing::warn!(path = %path.display(), kept, dropped, %end, "cut an index of aborted transactions where it is none");
-            }
-        }
-        file.truncate(kept).await?;
+    let file = reactor.open(&path, OpenHow::write()).await?;
+    let (bytes, kept_bytes) = (file.len()?, position_of(kept));
+    if kept_bytes < bytes {
+        tracing::info!(path = %path.display(), entries = kept, bytes, "cut an index of aborted transactions");
+        file.truncate(kept_bytes).await?;
     }
     file.fsync().await?;
     drop(file);
@@ -93,55 +117,59 @@ pub(super) async fn cut(reactor: &Reactor, folder: &Path, base: Offset, end: Off
     Ok(())
 }
 
-/// Bytes of the entries that stay.
-async fn kept_bytes(file: &File, base: Offset, end: Offset) -> io::Result<(u64, Stop)> {
-    let mut buf = vec![0; READ_BYTES];
-    // Read, and no whole entry yet.
-    let mut part: Vec<u8> = Vec::new();
-    let (mut kept, mut previous) = (0, None);
-    loop {
-        let (result, read) = file.read_at(buf, kept + part.len() as u64).await;
-        buf = read;
-        match result {
-            Ok(0) => return Ok((kept, if part.is_empty() { Stop::End } else { Stop::Malformed })),
-            Ok(n) => part.extend_from_slice(buf.get(..n).unwrap_or_default()),
-            Err(error) if is_interrupted(&error) => continue,
-            Err(error) => return Err(error),
-        }
-        let mut entries = part.chunks_exact(ENTRY_BYTES);
-        for bytes in entries.by_ref() {
-            match Entry::parse(bytes).filter(|entry| entry.is_sound(base, previous)) {
-                None => return Ok((kept, Stop::Malformed)),
-                Some(entry) if entry.last_offset >= end => return Ok((kept, Stop::End)),
-                Some(entry) => previous = Some(entry.last_offset),
-            }
-            kept += ENTRY_BYTES as u64;
-        }
-        part = entries.remainder().to_vec();
+/// Puts these entries in the place of the file, all or nothing; without any, it is removed. The folder is the caller's to
+/// sync.
+///
+/// # Errors
+/// As the disk gives them.
+pub(super) async fn replace(reactor: &Reactor, folder: &Path, base: Offset, entries: &[AbortedTxn]) -> io::Result<()> {
+    let path = segment_path(folder, base, TXN_INDEX);
+    if entries.is_empty() {
+        return unlink_if_there(reactor, &path).await;
     }
+    put_in_place(reactor, &path, encode_all(entries)).await
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(version: i16, first: i64, last: i64) -> Vec<u8> {
-        [&version.to_be_bytes()[..], &[9; 8], &first.to_be_bytes(), &last.to_be_bytes(), &[9; 8]].concat()
-    }
-
-    #[test]
-    fn an_entry_is_sound_where_kafka_can_have_written_it() {
-        let bytes = entry(0, 90, 110);
-        assert_eq!(bytes.len(), ENTRY_BYTES);
-        let sound = Entry::parse(&bytes).unwrap();
-        assert_eq!(sound, Entry { version: 0, first_offset: Offset(90), last_offset: Offset(110) });
-        // A transaction may have begun in an earlier segment; its marker lies in this one.
-        assert!(sound.is_sound(Offset(100), None) && sound.is_sound(Offset(110), Some(Offset(109))));
-        assert!(!sound.is_sound(Offset(111), None), "the marker lies before the segment");
-        assert!(!sound.is_sound(Offset(100), Some(Offset(110))), "last offsets rise");
-        for (version, first, last) in [(1, 90, 110), (-1, 90, 110), (0, 111, 110)] {
-            assert!(!Entry::parse(&entry(version, first, last)).unwrap().is_sound(Offset(100), None));
+/// Adds entries behind the first `filed` ones, and syncs the file.
+async fn add(reactor: &Reactor, path: &Path, filed: u64, mut bytes: Vec<u8>) -> io::Result<()> {
+    let file = reactor.open(path, OpenHow::write().create()).await?;
+    let (len, mut done) = (bytes.len(), 0);
+    while done < len {
+        let slice = BufSlice::new(bytes, done..len);
+        let (result, slice) = file.write_at(slice, position_of(filed) + done as u64, Durability::None).await;
+        bytes = slice.into_inner();
+        match result {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+            Ok(n) => done += n,
+            Err(error) if is_interrupted(&error) => {}
+            Err(error) => return Err(error),
         }
-        assert_eq!(Entry::parse(&bytes[..20]), None);
+    }
+    file.fsync().await
+}
+
+impl Log {
+    /// Brings the entries of a segment whose markers lie below `end` into its file, synced; the folder is the caller's to
+    /// sync. Before every move of the recovery point: what it passes is not read for its markers any more.
+    pub(super) async fn write_aborted(&self, base: Offset, end: Offset) -> io::Result<()> {
+        let inner = &*self.0;
+        let (filed, bytes) = {
+            let state = inner.state.borrow();
+            let Some(index) = state.segment(base).and_then(|segment| segment.aborted.as_deref()) else {
+                return Ok(());
+            };
+            (index.filed(), encode_all(index.pending_below(end)))
+        };
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let count = bytes.len() / TXN_ENTRY_BYTES;
+        add(inner.env.reactor(), &segment_path(&inner.folder, base, TXN_INDEX), filed, bytes).await?;
+        // What came meanwhile stands behind them.
+        let mut state = inner.state.borrow_mut();
+        if let Some(index) = state.segment_mut(base).and_then(|segment| segment.aborted.as_deref_mut()) {
+            index.filed_more(count);
+        }
+        Ok(())
     }
 }

@@ -9,4 +9,5 @@ pub(crate) mod sample;
 pub mod scan;
 pub mod tail;
 pub mod time_index;
+pub mod txn_index;
 pub mod verdict;
