@@ -507,7 +507,7 @@ fn many_aborted_transactions_do_not_wait_in_memory_for_the_recovery_point() {
         let (_data, _env, log) = bench.open(LogConfig::default()).await;
         lead(&log).await;
         for n in 0..9_000 {
-            append(&log, &data_batch(1, n, 1, 1)).unwrap();
+            append(&log, &data_batch(1, n, 1, 0, 1)).unwrap();
             append_marker(&log, 1, true).unwrap();
             if n % 50 == 0 {
                 commit_all(&log).await;

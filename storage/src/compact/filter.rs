@@ -97,6 +97,12 @@ impl BatchVerdict {
             is_spent_marker: may_go && control.is_some(),
         }
     }
+
+    /// Whether it is a marker, and nothing is left of what it ends.
+    #[must_use]
+    pub const fn is_spent_marker(&self) -> bool {
+        self.is_spent_marker
+    }
 }
 
 /// What stays of a batch.

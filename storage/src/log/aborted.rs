@@ -120,6 +120,32 @@ impl Log {
         }
     }
 
+    /// The same without the disk: `None` if a file would have to be read, or the log is being changed, or they are too many.
+    /// A log without transactions always has its answer here.
+    #[must_use]
+    pub fn aborted_transactions_in_memory(&self, from: Offset, upper: Offset, max: usize) -> Option<Vec<AbortedTxn>> {
+        let search = Search { from, upper, max };
+        let mut found = Found::default();
+        let mut at = from;
+        {
+            let state = self.0.state.borrow();
+            if from < state.log_start || state.changing || state.swapping.is_some() {
+                return None;
+            }
+        }
+        while let Some(indexed) = self.next_indexed(at, search) {
+            if indexed.filed.is_some() {
+                return None;
+            }
+            found.append(indexed.pending, search);
+            if !found.goes_on() {
+                break;
+            }
+            at = indexed.end;
+        }
+        (!found.is_too_much).then_some(found.entries)
+    }
+
     async fn search_aborted(&self, search: Search) -> Result<Found, ReadError> {
         let mut found = Found::default();
         let mut at = search.from;
@@ -145,17 +171,16 @@ impl Log {
     }
 
     /// The first segment with aborted transactions, of those from the one of `at` on.
-    fn next_indexed(&self, mut at: Offset, search: Search) -> Option<Indexed> {
+    fn next_indexed(&self, at: Offset, search: Search) -> Option<Indexed> {
         let state = self.0.state.borrow();
-        while at < state.log_end {
-            let (segment, end) = state.segment_of(at)?;
+        let last = state.aborted_to.filter(|last| at <= *last && at < state.log_end)?;
+        for (segment, end) in state.segments_from(at).take_while(|(segment, _)| segment.base <= last) {
             if let Some(index) = &segment.aborted {
                 let is_wanted = index.filed_to().is_some_and(|to| search.from <= to);
                 let mut pending = Found::default();
                 let _ = index.pending().iter().all(|entry| pending.goes_on_behind(entry, search));
                 return Some(Indexed { base: segment.base, end, filed: is_wanted.then_some(index.filed()), pending });
             }
-            at = end;
         }
         None
     }

@@ -220,6 +220,8 @@ impl Log {
             env.reactor().now(),
         );
         state.older = recovered.older;
+        let last = state.segments().rev().find_map(|s| s.aborted.as_deref()?.last_offset());
+        state.aborted_to = last;
         state.active.jitter_ms = roll_jitter(env.reactor(), &config);
         let active_base = state.active.base;
         state.inner_snapshot = recovered.snapshot_at.filter(|at| *at > active_base);

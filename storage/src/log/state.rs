@@ -219,6 +219,8 @@ pub(super) struct State {
     pub(super) active: Segment,
     pub(super) pending_bytes: u64,
     pub(super) producers: ProducerState,
+    /// No transaction was aborted behind this offset; nor at all, if there is none. So most logs are not searched for any.
+    pub(super) aborted_to: Option<Offset>,
     pub(super) epochs: EpochCache,
     /// The checkpoint of epochs has all that records were written in; durable once the folder is synced.
     pub(super) are_epochs_written: bool,
@@ -268,6 +270,7 @@ impl State {
             active,
             pending_bytes: 0,
             producers,
+            aborted_to: None,
             epoch_begun: epochs.latest().map_or(LeaderEpoch::NONE, |e| e.epoch),
             epochs,
             are_epochs_written: false,
@@ -323,6 +326,15 @@ impl State {
     /// All segments, oldest first.
     pub(super) fn segments(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.older.iter().chain(std::iter::once(&self.active))
+    }
+
+    /// The segments from the one that holds `offset` on, each with the offset behind its last.
+    pub(super) fn segments_from(&self, offset: Offset) -> impl Iterator<Item = (&Segment, Offset)> {
+        let first = self.older.partition_point(|s| s.base <= offset).saturating_sub(1);
+        let first = if offset >= self.active.base { self.older.len() } else { first };
+        let nexts = self.older.iter().skip(first + 1).map(|s| s.base);
+        let ends = nexts.chain((first < self.older.len()).then_some(self.active.base)).chain([self.log_end]);
+        self.older.iter().skip(first).chain(std::iter::once(&self.active)).zip(ends)
     }
 
     /// Number of the older segment with this base, or of the first behind it.
@@ -462,6 +474,7 @@ impl State {
 
     /// A transaction was aborted whose marker is in the active segment.
     pub(super) fn note_aborted(&mut self, aborted: AbortedTxn) {
+        self.aborted_to = self.aborted_to.max(Some(aborted.last_offset));
         let pending = self.active.aborted.get_or_insert_default().note(aborted);
         if pending >= ABORTED_PENDING_MAX {
             // More than any log may have to say until then.

@@ -109,7 +109,7 @@ impl TxnIndex {
 
     /// One more. How many wait for the file now.
     pub fn note(&mut self, entry: AbortedTxn) -> usize {
-        let last = self.pending.last().map(|last| last.last_offset).or(self.filed_to);
+        let last = self.last_offset();
         assert!(
             last.is_none_or(|last| last < entry.last_offset),
             "an aborted transaction ends at {}, behind one that ends at {last:?}",
@@ -131,6 +131,12 @@ impl TxnIndex {
         self.filed_to
     }
 
+    /// The last offset of the last entry.
+    #[must_use]
+    pub fn last_offset(&self) -> Option<Offset> {
+        self.pending.last().map(|last| last.last_offset).or(self.filed_to)
+    }
+
     /// Entries that wait for the file.
     #[must_use]
     pub fn pending(&self) -> &[AbortedTxn] {
@@ -147,10 +153,9 @@ impl TxnIndex {
     /// The file has the first `count` that waited.
     pub fn filed_more(&mut self, count: usize) {
         let count = count.min(self.pending.len());
-        let filed = self.pending.drain(..count);
-        if let Some(last) = filed.last() {
-            self.filed_to = Some(last.last_offset);
-        }
+        let filed_to = self.pending.get(..count).and_then(<[AbortedTxn]>::last).map(|last| last.last_offset);
+        self.filed_to = filed_to.or(self.filed_to);
+        self.pending.drain(..count);
         self.filed += count as u64;
         if self.pending.is_empty() {
             self.pending = Vec::new();

@@ -105,7 +105,12 @@ impl History {
     }
 
     pub fn data(&mut self, log: &Log, producer: i64, count: i32, value_bytes: usize) -> bool {
-        let bytes = data_batch(producer, self.sequence(producer), count, value_bytes);
+        self.keyed(log, producer, count, 0, value_bytes)
+    }
+
+    /// The same with keys from this one on.
+    pub fn keyed(&mut self, log: &Log, producer: i64, count: i32, key: u8, value_bytes: usize) -> bool {
+        let bytes = data_batch(producer, self.sequence(producer), count, key, value_bytes);
         self.note(append(log, &bytes), producer, Kind::Data)
     }
 
@@ -137,11 +142,11 @@ impl History {
 }
 
 /// A batch of a transaction.
-pub fn data_batch(producer: i64, sequence: i32, count: i32, value_bytes: usize) -> Vec<u8> {
+pub fn data_batch(producer: i64, sequence: i32, count: i32, key: u8, value_bytes: usize) -> Vec<u8> {
     let builder = BatchBuilder::new(TargetCodec::None).transactional();
     let mut builder = builder.producer(ProducerId(producer), ProducerEpoch(0), Sequence(sequence));
     for n in 0..count {
-        builder.append(Timestamp(PRODUCED_AT), Some(&[n as u8]), Some(&vec![1; value_bytes]), &[]);
+        builder.append(Timestamp(PRODUCED_AT), Some(&[key + n as u8]), Some(&vec![1; value_bytes]), &[]);
     }
     builder.build().unwrap()
 }

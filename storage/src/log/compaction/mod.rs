@@ -11,6 +11,7 @@
 //! starts, and one that has lost its end is told from one that was compacted. (Kafka keeps the last batch of the
 //! round.)
 
+mod old_index;
 mod pace;
 mod pass;
 mod source;

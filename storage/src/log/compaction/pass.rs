@@ -3,10 +3,11 @@
 //! Holds: which segments are read, in which order, what is put into the map and what into the cleaned segments. Never
 //! touches: the log's files and state (`swap` does).
 //!
-//! There is no index of aborted transactions yet. So a round that meets one batch of a transaction begins anew, with a
+//! The index of aborted transactions has no checksum, and no record goes on its word. So a round that meets one batch of a transaction begins anew, with a
 //! look at all markers first; and it ends before the first transaction whose marker lies behind it, or before there are
 //! more of them than it keeps in memory.
 
+use super::old_index::OldIndex;
 use super::source::Source;
 use super::swap::swap;
 use super::target::{Target, discard};
@@ -273,11 +274,16 @@ impl Work<'_> {
         let mut scratch = DecompressScratch::new();
         for segment in group {
             let source = Source::open(self.log, segment.base, segment.bytes).await?;
+            let mut old_index = OldIndex::open(self.log, segment.base).await?;
             let mut batches = source.batches(self.log, self.holes_below);
             while let Some(batch) = batches.next().await? {
                 self.pay(batch.bytes.len()).await?;
                 let control = self.control(&batch, &mut scratch)?;
                 let verdict = BatchVerdict::on(&batch.header, control, transactions, round);
+                if control == Some(Control::Abort) && !verdict.is_spent_marker() {
+                    let found = transactions.take_kept().pop();
+                    target.aborted.extend(old_index.entry(batch.header.base_offset, found).await?);
+                }
                 let remains = self.judge(&batch, verdict, round, &mut scratch).await?;
                 is_changed |= remains != Remains::All;
                 self.put(&batch, remains, target, &mut scratch).await?;

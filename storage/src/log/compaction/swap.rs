@@ -8,8 +8,8 @@
 //! 2. the log checkpoint: up to where offsets may be missing. (It also has the recovery point behind these segments);
 //! 3. `.cleaned` becomes `.swap`: the indexes, then the records. From here on a start completes the exchange; before it,
 //!    it removes what there is of the cleaned segment;
-//! 4. the old segments become `.deleted`, their indexes go, those of the new one get their names. (It has none of aborted
-//!    transactions: a round takes out all of their records);
+//! 4. the old segments become `.deleted`, their indexes go, those of the new one get their names. (That of aborted
+//!    transactions only if it has an entry);
 //! 5. `.log.swap` becomes `.log`.
 //!
 //! Readers of an old segment go on reading it: its file stays for a while (`removal`). A reader that finds a file gone,
@@ -81,7 +81,7 @@ pub(super) async fn swap(
     log.update_checkpoint(|entry| entry.compacted_to = entry.compacted_to.max(end));
     inner.env.flush_checkpoint().await.map_err(failed("write the checkpoint"))?;
     let (reactor, folder) = (inner.env.reactor(), &inner.folder);
-    for suffix in [TIME_INDEX, INDEX] {
+    for suffix in [TIME_INDEX, INDEX, TXN_INDEX] {
         let path = segment_path(folder, cleaned.base, suffix);
         let renamed = reactor.rename(&with_suffix(&path, CLEANED), &with_suffix(&path, SWAP)).await;
         renamed.map_err(failed("rename a cleaned segment's index"))?;
@@ -105,6 +105,7 @@ pub(super) async fn swap(
         let fresh = Segment {
             first_timestamp: cleaned.first_timestamp,
             newest: Some(cleaned.newest),
+            aborted: cleaned.aborted,
             ..Segment::sealed(cleaned.base, cleaned.bytes, now)
         };
         let old = state.replace_older(cleaned.base, group.len(), fresh);
@@ -136,9 +137,7 @@ async fn put_in_place(reactor: &Reactor, folder: &Path, base: Offset, olds: &[Of
             }
         }
     }
-    // Also where the old segment of this base is set aside already. One of another base that a crash has left without its
-    // segment is removed when the log is recovered.
-    unlink_if_there(reactor, &segment_path(folder, base, TXN_INDEX)).await?;
+    put_txn_index_in_place(reactor, folder, base).await?;
     for suffix in [TIME_INDEX, INDEX] {
         let path = segment_path(folder, base, suffix);
         match reactor.rename(&with_suffix(&path, SWAP), &path).await {
@@ -151,6 +150,28 @@ async fn put_in_place(reactor: &Reactor, folder: &Path, base: Offset, olds: &[Of
     let path = segment_path(folder, base, LOG);
     reactor.rename(&with_suffix(&path, SWAP), &path).await?;
     reactor.sync_dir(folder).await
+}
+
+/// The index of aborted transactions takes the place of the old one, also if it is empty. If it is not there that was done
+/// before; so the old one must be gone durably before an empty one goes.
+async fn put_txn_index_in_place(reactor: &Reactor, folder: &Path, base: Offset) -> io::Result<()> {
+    let path = segment_path(folder, base, TXN_INDEX);
+    let fresh = with_suffix(&path, SWAP);
+    let bytes = match reactor.open(&fresh, OpenHow::read()).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?.len()?,
+    };
+    if bytes > 0 {
+        return reactor.rename(&fresh, &path).await;
+    }
+    match reactor.unlink(&path).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        unlinked => {
+            unlinked?;
+            reactor.sync_dir(folder).await?;
+        }
+    }
+    unlink_if_there(reactor, &fresh).await
 }
 
 /// What a start does with the files that a round has left: completes an exchange that had begun, and removes the rest.

@@ -9,8 +9,9 @@ use crate::disk::files::{unlink_if_there, write_full, write_synced};
 use crate::disk::{BLOCK_BYTES, align_up};
 use crate::ids::{Offset, Timestamp};
 use crate::log::Log;
-use crate::log::names::{CLEANED, INDEX, LOG, SWAP, TIME_INDEX, segment_path, with_suffix};
+use crate::log::names::{CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX, segment_path, with_suffix};
 use crate::segment::index::SegmentIndex;
+use crate::segment::txn_index::{AbortedTxn, TxnIndex, encode_all};
 use corelog_reactor::{Durability, File, OpenHow};
 use std::io;
 
@@ -36,6 +37,8 @@ pub(super) struct Target<'a> {
     /// Bytes of them that no sync has covered.
     unsynced: u64,
     first_timestamp: Option<Timestamp>,
+    /// The aborted transactions whose markers stay, with batches before them.
+    pub(super) aborted: Vec<AbortedTxn>,
 }
 
 /// A cleaned segment: whole, and on stable storage under its scratch name.
@@ -44,6 +47,7 @@ pub(super) struct Cleaned {
     pub(super) bytes: u64,
     pub(super) first_timestamp: Option<Timestamp>,
     pub(super) newest: Timestamp,
+    pub(super) aborted: Option<Box<TxnIndex>>,
 }
 
 impl<'a> Target<'a> {
@@ -65,6 +69,7 @@ impl<'a> Target<'a> {
             written: 0,
             unsynced: 0,
             first_timestamp: None,
+            aborted: Vec::new(),
         })
     }
 
@@ -122,6 +127,11 @@ impl<'a> Target<'a> {
             bytes: self.written + self.out.len() as u64,
             first_timestamp: self.first_timestamp,
             newest: self.index.newest,
+            aborted: TxnIndex::new(
+                self.aborted.len() as u64,
+                self.aborted.last().map(|last| last.last_offset),
+                Vec::new(),
+            ),
         };
         self.write_rest(cleaned.bytes).await.map_err(failed("write a cleaned segment"))?;
         Ok(cleaned)
@@ -136,7 +146,13 @@ impl<'a> Target<'a> {
         let (reactor, folder) = (self.log.0.env.reactor(), &self.log.0.folder);
         self.index.finish();
         let index = &self.index;
-        for (suffix, bytes) in [(TIME_INDEX, index.times.encode_from(0)), (INDEX, index.offsets.encode_from(0))] {
+        let indexes = [
+            (TIME_INDEX, index.times.encode_from(0)),
+            (INDEX, index.offsets.encode_from(0)),
+            // Also without an entry: it says that there is none, until the exchange is done.
+            (TXN_INDEX, encode_all(&self.aborted)),
+        ];
+        for (suffix, bytes) in indexes {
             write_synced(reactor, &with_suffix(&segment_path(folder, self.base, suffix), CLEANED), bytes).await?;
         }
         reactor.sync_dir(folder).await
@@ -150,8 +166,9 @@ pub(super) async fn discard(log: &Log, base: Offset) {
         // The folder may be another log's by now.
         return;
     }
-    for (suffix, state) in [(LOG, CLEANED), (INDEX, CLEANED), (TIME_INDEX, CLEANED), (INDEX, SWAP), (TIME_INDEX, SWAP)]
-    {
+    let indexes = [INDEX, TIME_INDEX, TXN_INDEX];
+    let both = indexes.into_iter().flat_map(|suffix| [(suffix, CLEANED), (suffix, SWAP)]);
+    for (suffix, state) in std::iter::once((LOG, CLEANED)).chain(both) {
         let path = with_suffix(&segment_path(&log.0.folder, base, suffix), state);
         if let Err(error) = unlink_if_there(log.0.env.reactor(), &path).await {
             tracing::warn!(path = %path.display(), %error, "cannot remove it: the next start does");
