@@ -169,6 +169,14 @@ impl StorageEnv {
         self.0.shard
     }
 
+    pub(super) fn common(&self) -> &Common {
+        &self.0.common
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.0.health
+    }
+
     /// The data folder.
     #[must_use]
     pub fn data(&self) -> &Path {
@@ -286,14 +294,6 @@ impl StorageEnv {
     }
 
     // ---- the commit log ----
-
-    pub(super) fn common(&self) -> &Common {
-        &self.0.common
-    }
-
-    pub(super) fn health(&self) -> &Health {
-        &self.0.health
-    }
 
     pub(crate) fn commit_log(&self) -> &CommitLog {
         &self.0.commit_log
