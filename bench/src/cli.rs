@@ -20,7 +20,7 @@ pub fn words() -> String {
 /// a stall is charged with everything that was due in it. Try it on a broker of yours:
 ///
 ///   corelog-bench produce --create 16 --rate 100000 --duration 10
-///   corelog-bench e2e --create 8 --rate 10000 --linger-ms 0
+///   corelog-bench e2e -t e2e --create 8 --rate 10000 --linger-ms 0
 ///   corelog-bench ramp --create 16 --p99-ms 5
 ///   corelog-bench compare corelog kafka
 #[derive(Debug, Parser)]
