@@ -225,6 +225,38 @@ fn a_log_that_kafka_has_compacted_is_taken_with_its_gaps() {
     kafka.is_refused(&[], "t-0: ");
 }
 
+/// Two records of a transaction, its end, and what the index says of it if that is an abort.
+#[test]
+fn the_index_of_aborted_transactions_is_made_of_the_batches_whatever_kafkas_says() {
+    let in_transaction = |base: i64| {
+        let builder = BatchBuilder::new(TargetCodec::None).at(Offset(base), LeaderEpoch(1)).transactional();
+        builder.producer(ProducerId(77), ProducerEpoch(0), Sequence(0))
+    };
+    let mut data = in_transaction(3);
+    for value in [b"x", b"y"] {
+        data.append(Timestamp(1_700_000_000_000), Some(b"key"), Some(value), &[]);
+    }
+    let mut abort = in_transaction(5).control();
+    abort.append(Timestamp(1_700_000_000_000), Some(&[0; 4]), Some(&[0; 6]), &[]);
+    let batches = [batch(0, &vec![b"a".to_vec(); 3]), data.build().expect("a batch"), abort.build().expect("a batch")];
+    let entry = [&[0, 0][..], &[77_i64, 3, 5, 6].map(i64::to_be_bytes).concat()].concat();
+    let index = "t-0/00000000000000000000.txnindex";
+    for theirs in [Some(entry.clone()), None, Some(vec![9; 34])] {
+        let kafka = Kafka::new();
+        kafka.write_log(&batches);
+        if let Some(theirs) = theirs {
+            fs::write(kafka.data().join(index), theirs).expect("write");
+        }
+        kafka.is_taken(&[]);
+        assert_eq!(fs::read(kafka.target().join(index)).expect("there"), entry);
+        let back = kafka.home.path().join("back");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
+        command.arg("export").arg("--from").arg(kafka.target()).arg("--into").arg(&back);
+        assert!(command.output().expect("runs").status.success());
+        assert_eq!(fs::read(back.join(index)).expect("there"), entry);
+    }
+}
+
 #[test]
 fn an_export_of_the_import_has_the_same_logs_and_kafkas_small_files() {
     let kafka = Kafka::new();

@@ -21,10 +21,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use corelog_net::conn::Item;
 use corelog_net::wire::messages::{
-    FetchEpochEndOffset, FetchPartitionData, FetchRequest, FetchResponse, FetchResponseWriter, Request, Response,
+    AbortedTransaction, FetchEpochEndOffset, FetchPartitionData, FetchRequest, FetchResponse, FetchResponseWriter,
+    Request, Response,
 };
 use corelog_net::wire::{Encoded, ErrorCode, Piece, Records, Uuid};
 use corelog_storage::ids::{LeaderEpoch, Offset, PartitionIndex, TopicId};
+use corelog_storage::log::AbortedTxn;
 use smallvec::SmallVec;
 
 use self::reading::{Limits, Target, read_until_enough};
@@ -283,7 +285,13 @@ fn encoded(partition: PartitionIndex, data: &PartitionData, read_committed: bool
         last_stable_offset: data.last_stable,
         log_start_offset: data.log_start,
         // As Kafka: null unless asked for and known; but empty for what was never read.
-        aborted_transactions: (data.unread || read_committed && !data.error.is_error()).then(Vec::new),
+        aborted_transactions: (data.unread || read_committed && !data.error.is_error()).then(|| {
+            let of = |aborted: &AbortedTxn| AbortedTransaction {
+                producer_id: aborted.producer_id.0,
+                first_offset: aborted.first_offset.0,
+            };
+            data.aborted.iter().flat_map(|aborted| &aborted.0).map(of).collect()
+        }),
         records: if data.bytes == 0 { Records::Inline(&[]) } else { Records::External { len: data.bytes } },
         diverging_epoch: data.diverging.map_or_else(FetchEpochEndOffset::default, |(epoch, end)| FetchEpochEndOffset {
             epoch: epoch.0,

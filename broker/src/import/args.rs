@@ -50,8 +50,6 @@ pub enum Ignore {
     Replicas,
     /// Other controllers: changes at the very end of this copy of the metadata may never have been committed.
     Quorum,
-    /// Aborted transactions: consumers with isolation.level=read_committed will read their records.
-    AbortedTransactions,
     /// Properties of topics and of the broker that Corelog does not know or take.
     Configs,
     /// Kafka's server.properties, which is not given: topics without a property of their own get Corelog's default.

@@ -198,11 +198,6 @@ impl Planner<'_> {
             }
             Some(found) => {
                 let log = carried(name, found, overrides)?;
-                if log.files.iter().any(|(name, bytes)| name.ends_with(".txnindex") && *bytes > 0) {
-                    let reason = "has aborted transactions, whose records Corelog does not hide from consumers with \
-                                  isolation.level=read_committed so far";
-                    self.unfit(Some(Ignore::AbortedTransactions), reason, shown);
-                }
                 self.plan.logs.push(log);
             }
         }

@@ -13,7 +13,7 @@ use corelog_net::wire::ErrorCode;
 use corelog_reactor::ShardId;
 use corelog_storage::epochs::EpochEnd;
 use corelog_storage::ids::{LeaderEpoch, Offset};
-use corelog_storage::log::{ColdPlan, ReadError, ReadOutcome};
+use corelog_storage::log::{AbortedTxn, ColdPlan, ReadError, ReadOutcome};
 use tracing::warn;
 
 use super::Partition;
@@ -28,6 +28,9 @@ use crate::shard::together::together;
 
 /// Partitions of one request that are read from the disk at once.
 const DISK_READS_AT_ONCE: usize = 16;
+/// Aborted transactions that one answer about a partition names. A batch can be part of more only if more producers than a
+/// partition knows had one open.
+const ABORTED_MAX: usize = 100_000;
 
 /// What a fetch wants from one partition.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +53,17 @@ pub struct PartitionRead {
     pub checks_crc: bool,
 }
 
+/// Aborted transactions that may have records in an answer.
+#[derive(Debug)]
+pub struct Aborted(pub Vec<AbortedTxn>);
+
+impl Aborted {
+    /// Most answers have none, and take no memory for it.
+    fn of(transactions: Vec<AbortedTxn>) -> Option<Box<Aborted>> {
+        (!transactions.is_empty()).then(|| Box::new(Aborted(transactions)))
+    }
+}
+
 /// What one read returns.
 #[derive(Debug)]
 pub struct PartitionData {
@@ -67,6 +81,8 @@ pub struct PartitionData {
     pub records: Parts<Item<Payload>>,
     /// Bytes of `records`.
     pub bytes: usize,
+    /// Whose transactions among them were aborted, if any were and only committed records were asked for.
+    pub aborted: Option<Box<Aborted>>,
     /// The most that another read would bring, of the disk or with more room; zero if there is nothing, or it is all here.
     pub bytes_waiting: usize,
     /// With this much room there was none for the first batch.
@@ -90,6 +106,7 @@ impl PartitionData {
             diverging: None,
             records: Parts::new(),
             bytes: 0,
+            aborted: None,
             bytes_waiting: 0,
             room_refused: None,
             is_behind: false,
@@ -106,6 +123,7 @@ impl PartitionData {
     /// Drops the records: there was no room for them in the response.
     pub fn without_records(&mut self) {
         self.records.clear();
+        self.aborted = None;
         self.bytes = 0;
     }
 }
@@ -144,7 +162,21 @@ fn look(shard: &Rc<Shard>, read: &PartitionRead) -> PartitionData {
     };
     match partition.read(read) {
         Ok((data, ReadOutcome::Cold(plan))) => PartitionData { bytes_waiting: plan.bytes_at_most(), ..data },
-        Ok((data, outcome)) => with_hot(data, outcome, read),
+        Ok((data, outcome)) => {
+            let (mut data, next) = with_hot(data, outcome, read);
+            if read.read_committed && data.bytes > 0 {
+                let log = partition.log();
+                match log.aborted_transactions_in_memory(read.from, next, ABORTED_MAX) {
+                    Some(aborted) => data.aborted = Aborted::of(aborted),
+                    // What was aborted among these records is on the disk: they wait for it there.
+                    None => {
+                        data.bytes_waiting = data.bytes;
+                        data.without_records();
+                    }
+                }
+            }
+            data
+        }
         Err(data) => *data,
     }
 }
@@ -153,10 +185,33 @@ async fn read_waiting(shard: &Rc<Shard>, read: &PartitionRead) -> PartitionData 
     let Some(partition) = shard.partition(read.key) else {
         return PartitionData::failed(shard.missing_partition(read.key));
     };
+    let mut read = *read;
+    loop {
+        let (mut data, next) = read_once(&partition, &read).await;
+        if !read.read_committed || data.bytes == 0 {
+            return data;
+        }
+        match partition.log().aborted_transactions(read.from, next, ABORTED_MAX).await {
+            Ok(Some(aborted)) => {
+                data.aborted = Aborted::of(aborted);
+                return data;
+            }
+            // Fewer records are part of fewer transactions. A batch that came within the room is no larger than that.
+            Ok(None) if read.bytes_max > 1 => {
+                read = PartitionRead { bytes_max: data.bytes.min(read.bytes_max) / 2, at_least_one: true, ..read };
+            }
+            Ok(None) => return PartitionData::failed(ErrorCode::UnknownServerError),
+            Err(error) => return partition.read_failed(&error),
+        }
+    }
+}
+
+/// One read, and the offset behind what it brings.
+async fn read_once(partition: &Partition, read: &PartitionRead) -> (PartitionData, Offset) {
     match partition.read(read) {
-        Ok((data, ReadOutcome::Cold(plan))) => read_cold(&partition, read, data, plan).await,
+        Ok((data, ReadOutcome::Cold(plan))) => read_cold(partition, read, data, plan).await,
         Ok((data, outcome)) => with_hot(data, outcome, read),
-        Err(data) => *data,
+        Err(data) => (*data, read.from),
     }
 }
 
@@ -165,14 +220,14 @@ async fn read_cold(
     read: &PartitionRead,
     mut data: PartitionData,
     plan: ColdPlan,
-) -> PartitionData {
+) -> (PartitionData, Offset) {
     data.is_behind = plan.is_sealed();
     if !read.checks_crc
         && let Some(range) = partition.log().cold_range(&plan).await
     {
         data.bytes = range.bytes();
         data.records.push(Item::File(FileRange::new(range.file, range.start, range.end, range.file_end)));
-        return data;
+        return (data, range.next_offset);
     }
     let segment = plan.segment();
     let cold = match partition.log().read_cold(plan).await {
@@ -180,28 +235,29 @@ async fn read_cold(
         Ok(Some(cold)) => Ok(cold),
         Ok(None) => {
             data.is_behind = false;
-            return refused(data, read);
+            return (refused(data, read), read.from);
         }
         Err(error) => Err(error),
     };
     match cold {
         Ok(cold) => {
+            let next = cold.next_offset;
             data.bytes = cold.len();
             data.records.push(Item::Shared(Payload::Cold(cold)));
-            data
+            (data, next)
         }
-        Err(error) => partition.read_failed(&error),
+        Err(error) => (partition.read_failed(&error), read.from),
     }
 }
 
-fn with_hot(mut data: PartitionData, outcome: ReadOutcome, read: &PartitionRead) -> PartitionData {
+fn with_hot(mut data: PartitionData, outcome: ReadOutcome, read: &PartitionRead) -> (PartitionData, Offset) {
     match outcome {
         ReadOutcome::Hot(hot) => {
             data.bytes = hot.bytes;
             data.records = hot.slices.into_iter().map(|slice| Item::Shared(Payload::Tail(slice))).collect();
-            data
+            (data, hot.next_offset)
         }
-        ReadOutcome::Empty => refused(data, read),
+        ReadOutcome::Empty => (refused(data, read), read.from),
         ReadOutcome::Cold(_) => unreachable!("a plan was not executed"),
     }
 }
@@ -231,6 +287,7 @@ impl Partition {
             diverging: None,
             records: Parts::new(),
             bytes: 0,
+            aborted: None,
             bytes_waiting: 0,
             room_refused: None,
             is_behind: false,

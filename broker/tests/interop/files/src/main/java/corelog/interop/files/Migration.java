@@ -39,6 +39,7 @@ final class Migration {
                 topic("move.append-time", 1, Map.of("message.timestamp.type", "LogAppendTime", "compression.type", "lz4")),
                 topic("move.trimmed", 1, Map.of("segment.bytes", SEGMENT_BYTES)),
                 topic("move.transactions", 1, Map.of()),
+                topic("move.aborted", 1, Map.of("segment.bytes", SEGMENT_BYTES)),
                 topic("move.gone", 1, Map.of("cleanup.policy", "compact")),
                 topic("move.empty", 2, Map.of("retention.ms", "-1")))).all().get();
             for (String codec : Load.CODECS) {
@@ -58,6 +59,59 @@ final class Migration {
         readInAGroup(bootstrap);
         transact(bootstrap, false);
         transact(bootstrap, true);
+        transactInTurns(bootstrap);
+    }
+
+    /**
+     * Transactions of several producers at the same time, over several segments; of each ten some are aborted, and one of the
+     * aborted lasts over all of them.
+     */
+    private static void transactInTurns(String bootstrap) throws Exception {
+        Random random = new Random(34);
+        List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
+        boolean[] isOpen = new boolean[4];
+        try {
+            for (int number = 0; number < isOpen.length; number++) {
+                Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "transactional.id", "in-turns-" + number,
+                    "transaction.timeout.ms", 300_000);
+                KafkaProducer<byte[], byte[]> producer =
+                    new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+                producers.add(producer);
+                producer.initTransactions();
+            }
+            for (int step = 0; step < 900; step++) {
+                // The last one ends when all others have.
+                int number = step == 10 ? 3 : random.nextInt(3);
+                KafkaProducer<byte[], byte[]> producer = producers.get(number);
+                if (!isOpen[number]) {
+                    producer.beginTransaction();
+                    isOpen[number] = true;
+                }
+                if (step != 10 && random.nextInt(4) == 0) {
+                    end(producer, random.nextInt(10) < 4);
+                    isOpen[number] = false;
+                } else {
+                    producer.send(new ProducerRecord<>("move.aborted", 0, Load.TIME_MS + step, Load.utf8("key-" + step % 40),
+                        Load.text(random, random.nextInt(12_000))));
+                    producer.flush();
+                }
+            }
+            for (int number = 0; number < isOpen.length; number++) {
+                if (isOpen[number]) {
+                    end(producers.get(number), number != 1);
+                }
+            }
+        } finally {
+            producers.forEach(KafkaProducer::close);
+        }
+    }
+
+    private static void end(KafkaProducer<byte[], byte[]> producer, boolean abort) {
+        if (abort) {
+            producer.abortTransaction();
+        } else {
+            producer.commitTransaction();
+        }
     }
 
     /** A transaction of one record. */

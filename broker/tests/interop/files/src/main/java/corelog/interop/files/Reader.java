@@ -30,6 +30,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 final class Reader {
     private static final Duration READ_MAX = Duration.ofSeconds(60);
+    /** So little that transactions begin and end in other answers. */
+    private static final int COMMITTED_FETCH_BYTES = 50_000;
 
     private static final String BROKER_ID = "1";
     private static final Set<ConfigEntry.ConfigSource> DYNAMIC_OF_A_TOPIC = Set.of(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG);
@@ -60,6 +62,13 @@ final class Reader {
                     out.println(line(record));
                 }
             }
+            try (KafkaConsumer<byte[], byte[]> committed = consumer(bootstrap, "read_committed", COMMITTED_FETCH_BYTES)) {
+                for (TopicPartition partition : partitions) {
+                    for (ConsumerRecord<byte[], byte[]> record : read(committed, partition, ends.get(partition))) {
+                        out.println("committed " + line(record));
+                    }
+                }
+            }
         }
     }
 
@@ -83,8 +92,12 @@ final class Reader {
     }
 
     static KafkaConsumer<byte[], byte[]> consumer(String bootstrap) {
+        return consumer(bootstrap, "read_uncommitted", 4 << 20);
+    }
+
+    private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, String isolation, int fetchBytes) {
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "none", "check.crcs", true,
-            "max.partition.fetch.bytes", 4 << 20);
+            "max.partition.fetch.bytes", fetchBytes, "isolation.level", isolation);
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
