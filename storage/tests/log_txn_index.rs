@@ -108,10 +108,16 @@ async fn work(reactor: Reactor, log: Log, state: Rc<RefCell<World>>, mut dice: D
             2 | 3 => {
                 let from = log.log_start().0;
                 let to = from + dice.below((log.log_end().0 - from) as u64 + 1) as i64;
-                state.borrow_mut().acked = from.min(to);
+                {
+                    let mut state = state.borrow_mut();
+                    // Of the batch that holds the offset nothing stays.
+                    let floor = state.history.written.iter().find(|w| to < w.next).map_or(to, |w| w.base);
+                    state.acked = state.acked.min(floor);
+                }
                 if let Ok(end) = log.truncate_to(Offset(to)).await {
                     let mut state = state.borrow_mut();
                     state.history.cut(end.0);
+                    state.acked = state.acked.min(end.0);
                     if log.fenced().is_none() {
                         state.lead(&log);
                     }
