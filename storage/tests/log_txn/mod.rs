@@ -194,6 +194,10 @@ pub fn check_files(disk: &SimDisk, history: &History, log_end: i64, all: bool, w
         assert_ne!(disk.contents(&path(base, ".txnindex")).unwrap(), [], "{what}: an empty index at {base}");
     }
     for (base, next) in segments {
+        // One below the log start loses its small files before its records.
+        if disk.contents(&path(base, ".index")).is_none() && next < log_end {
+            continue;
+        }
         let found = disk.contents(&path(base, ".txnindex")).unwrap_or_default();
         let expected = history.index(base, next);
         let is_right = if all { found == expected } else { expected.starts_with(&found) };
