@@ -108,8 +108,6 @@ pub enum Durability {
 /// What is said of a part of a file, posix_fadvise(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advice {
-    /// It is needed soon: read it into the page cache.
-    WillNeed,
     /// It is not needed soon: the page cache may have its place back.
     DontNeed,
 }

@@ -60,8 +60,6 @@ struct Shared {
     path: Box<Path>,
     revoked: AtomicBool,
     failed: AtomicBool,
-    /// Up to where the kernel was last told to read ahead.
-    ahead: AtomicU64,
     /// Up to where the page cache was last given back.
     behind: AtomicU64,
 }
@@ -135,7 +133,7 @@ impl SharedFile {
         (count(result), buf)
     }
 
-    /// Tells the kernel what is (not) needed soon of a part of the file.
+    /// Tells the kernel what is not needed soon of a part of the file.
     pub async fn advise(&self, reactor: &Reactor, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
         let handle = self.0.handle;
         let op = Op::Advise { handle, offset, len, advice };
@@ -159,21 +157,6 @@ impl SharedFile {
             drop(begun);
         };
         reactor.spawn(advise).is_ok()
-    }
-
-    /// Where reading ahead is to go on for a reader that is about to take `[from, to)` and should have `window` more bytes
-    /// on their way, none behind `limit`; `None`: they are.
-    pub fn next_ahead(&self, from: u64, to: u64, window: u64, limit: u64) -> Option<(u64, u64)> {
-        let until = to.saturating_add(window).min(limit);
-        let before = self.0.ahead.load(Ordering::Relaxed);
-        let is_on_its_way = |at: u64| before >= at && before <= until.saturating_add(window);
-        // In steps of half a window: a few large requests instead of many small ones.
-        if is_on_its_way(to.saturating_add(window / 2).min(limit)) {
-            return None;
-        }
-        self.0.ahead.store(until, Ordering::Relaxed);
-        let begin = if is_on_its_way(from) { before.min(until) } else { from };
-        (begin < until).then_some((begin, until))
     }
 
     /// What of the page cache can be given back behind a reader that has taken everything up to `to`, if it is at least
@@ -218,7 +201,6 @@ impl Reactor {
             path: path.into(),
             revoked: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            ahead: AtomicU64::new(0),
             behind: AtomicU64::new(0),
         })))
     }
@@ -235,29 +217,8 @@ mod tests {
             path: Path::new("x").into(),
             revoked: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            ahead: AtomicU64::new(0),
             behind: AtomicU64::new(0),
         }))
-    }
-
-    #[test]
-    fn a_reader_that_goes_on_is_read_ahead_for_without_gap_or_repetition() {
-        let (file, window, limit) = (file(), 400, 5000);
-        let (mut at, mut told) = (0, 0);
-        while at < limit {
-            let to = (at + 100).min(limit);
-            if let Some((from, until)) = file.next_ahead(at, to, window, limit) {
-                assert_eq!(from, told, "goes on where it ended");
-                told = until;
-            }
-            assert!(told >= (to + window / 2).min(limit), "{told} told at {at}");
-            assert!(told <= limit);
-            at = to;
-        }
-        // Another reader, from the beginning: what it needs now is told in any case.
-        assert_eq!(file.next_ahead(0, 100, window, limit), Some((0, 500)));
-        // And one far ahead.
-        assert_eq!(file.next_ahead(3000, 3100, window, limit), Some((3000, 3500)));
     }
 
     #[test]

@@ -522,7 +522,7 @@ fn spliced(seed: u64, fault: Option<DiskFault>, short_send_per_mille: u32) -> (V
     let reactor = Reactor::new(world.driver(near), limits());
     let sent = reactor.block_on(async {
         let file = reactor.open_shared(Path::new("/f")).await.unwrap();
-        file.advise(&reactor, 0, 1000, corelog_reactor::Advice::WillNeed).await.unwrap();
+        file.advise(&reactor, 0, 1000, corelog_reactor::Advice::DontNeed).await.unwrap();
         if let Some(fault) = fault {
             let mut reads = 0;
             world.disk(near).set_fault(move |op| {

@@ -71,7 +71,6 @@ fn a_range_of_a_file_reaches_a_socket_as_it_is() {
         let file = file(&reactor, folder.path(), &bytes).await;
         let (client, server) = pair(&reactor).await;
         for (from, to) in [(0, bytes.len()), (1, 2), (4097, 3_000_001), (5_000_000, 5 << 20)] {
-            file.advise(&reactor, from as u64, (to - from) as u64, Advice::WillNeed).await.unwrap();
             let sender = async { send(&server, &file, from as u64, to as u64, LONG).await.unwrap() };
             let (_, got) = both(sender, receive(&client, to - from)).await;
             assert!(got == bytes[from..to], "{from}..{to}");

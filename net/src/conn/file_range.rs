@@ -1,7 +1,7 @@
 //! Bytes of a file as a piece of a reply: through a pipe into the socket, without a copy where that works.
 //!
-//! Holds: the range, its way out, reading ahead of it and giving the page cache back behind it. Never touches: what the
-//! bytes say; other pieces.
+//! Holds: the range, its way out, giving the page cache back behind it. Never touches: what the bytes say; other pieces;
+//! reading ahead, which the kernel does by itself: asked to (POSIX_FADV_WILLNEED) it takes small folios, one by one.
 //!
 //! ```text
 //!   room in the socket? ──> a free pipe? ──yes──> fill it (ring) ──> splice it out, while there is room
@@ -18,8 +18,6 @@ use std::time::Duration;
 
 use corelog_reactor::{Advice, AlignedBuf, IoBufs, IoVecs, Pipe, Reactor, SharedFile, Stream};
 
-/// How far ahead of a reader the disk is kept busy.
-const AHEAD_BYTES: u64 = 4 << 20;
 /// How far behind a reader the page cache is given back: what is nearer may still be on its way, and would be kept.
 const BEHIND_BYTES: u64 = 4 << 20;
 /// In steps of this.
@@ -79,9 +77,6 @@ impl FileRange {
         is_over: impl Fn() -> bool,
     ) -> io::Result<()> {
         let reactor = stream.reactor();
-        if let Some((from, to)) = self.file.next_ahead(self.start, self.end, AHEAD_BYTES, self.file_end) {
-            self.file.advise_soon(reactor, from, to - from, Advice::WillNeed);
-        }
         let mut at = self.start;
         while at < self.end {
             // First, so that nothing is held for a client that takes nothing.

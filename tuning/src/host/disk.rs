@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Facts, Outcome, chosen, costs, fine, unsafe_is};
 
+/// Read-ahead that serves consumers of old segments and leaves acknowledgements alone: see decision 0008.
+const READ_AHEAD_KIB: (u64, u64) = (64, 1024);
+
 /// A mount, from /proc/self/mountinfo (proc(5)).
 struct Mount {
     device: String,
@@ -147,6 +150,26 @@ pub(super) fn scheduler(facts: &Facts<'_>) -> Option<Outcome> {
         "it spends CPU on sorting requests that the device takes in any order",
         format!("echo none > {}", shown(&queue, "scheduler")),
     )
+}
+
+/// What the kernel reads ahead of a reader of old segments stands in the disk's queue before acknowledgements.
+pub(super) fn read_ahead(facts: &Facts<'_>) -> Option<Outcome> {
+    let queue = queue(facts)?;
+    let kib: u64 = setting(&queue, "read_ahead_kb")?.parse().ok()?;
+    if (READ_AHEAD_KIB.0..=READ_AHEAD_KIB.1).contains(&kib) {
+        return fine(format!("{kib} KiB"));
+    }
+    let device = format!("the data folder's device reads {kib} KiB ahead");
+    let fix = format!("echo 128 > {}", shown(&queue, "read_ahead_kb"));
+    if kib < READ_AHEAD_KIB.0 {
+        costs(device, "consumers of old segments wait for the disk more often", fix)
+    } else {
+        costs(
+            device,
+            "acknowledgements wait for that much in the disk's queue while a consumer of old segments catches up",
+            fix,
+        )
+    }
 }
 
 /// Where an operator finds a setting.

@@ -84,11 +84,12 @@ pub struct Check {
 /// A check of the host: None for what it doesn't say.
 type Look = fn(&Facts<'_>) -> Option<Outcome>;
 
-const CHECKS: [(&str, Look); 14] = [
+const CHECKS: [(&str, Look); 15] = [
     ("file-system", disk::file_system),
     ("write-barriers", disk::barriers),
     ("write-cache", disk::write_cache),
     ("io-scheduler", disk::scheduler),
+    ("read-ahead", disk::read_ahead),
     ("open-files", limits::open_files),
     ("locked-memory", limits::locked_memory),
     ("listen-backlog", limits::listen_backlog),

@@ -255,6 +255,20 @@ fn a_partitions_device_is_asked_for_its_cache_and_scheduler() {
     assert!(host.is_fine("write-cache", &wants()) && host.is_fine("io-scheduler", &wants()), "a disk that turns");
 }
 
+#[test]
+fn a_device_that_reads_far_ahead_or_not_at_all_is_named_with_the_way_to_change_it() {
+    let host = Sample::new(&[("proc/self/mountinfo", ROOT_MOUNT)]);
+    host.put_disk(&[("read_ahead_kb", "128\n")]);
+    assert!(host.is_fine("read-ahead", &wants()));
+    for kib in ["8192\n", "0\n"] {
+        host.put_disk_again("read_ahead_kb", kib);
+        let off = host.off("read-ahead", &wants());
+        assert_eq!(off.fix, "echo 128 > /sys/block/nvme0n1/queue/read_ahead_kb");
+    }
+    host.put_disk_again("read_ahead_kb", "unknown\n");
+    assert_eq!(host.says("read-ahead", &wants()), Outcome::Unknown);
+}
+
 impl Sample {
     fn put_disk_again(&self, name: &str, text: &str) {
         self.put(&format!("sys/devices/pci/nvme0n1/queue/{name}"), text);

@@ -119,7 +119,6 @@ unsafe fn plain_entry(op: Op) -> squeue::Entry {
         // Goes to io-wq, both kinds of it.
         Op::Advise { handle, offset, len, advice } => {
             let advice = match advice {
-                Advice::WillNeed => libc::POSIX_FADV_WILLNEED,
                 Advice::DontNeed => libc::POSIX_FADV_DONTNEED,
             };
             opcode::Fadvise::new(Fd(handle.0), len as libc::off_t, advice).offset(offset).build()
