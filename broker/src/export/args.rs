@@ -11,6 +11,8 @@ pub const EXAMPLES: &str = "\
 Examples:
   corelog export --from /var/lib/corelog --into /var/lib/kafka
       Make a data folder for a Kafka of all that is in this one. Stop the broker first.
+  corelog export --from /disk1/corelog,/disk2/corelog --into /var/lib/kafka
+      The same of a broker with several data folders: all of log.dirs, in its order.
 
 Then, in that Kafka's server.properties (4.2, one node, broker and controller; no kafka-storage.sh format):
   process.roles=broker,controller
@@ -33,9 +35,9 @@ Exit code:
 /// What to export, and to where.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// The data folder of a Corelog that is stopped.
-    #[arg(long, value_name = "DIR")]
-    pub from: PathBuf,
+    /// The data folder of a Corelog that is stopped; if it has several, all of them, in the order of log.dirs.
+    #[arg(long, value_name = "DIR", value_delimiter = ',', required = true)]
+    pub from: Vec<PathBuf>,
     /// The folder to make; it must not be there yet, or be empty.
     #[arg(long, value_name = "KAFKA_DATA")]
     pub into: PathBuf,

@@ -2,7 +2,7 @@
 //!
 //! Holds: the order of steps, and the small files of a Kafka's folder. Never touches: a running broker. The logs
 //! of the source are
-//! opened and closed, as a start and a clean stop would; nothing else in it changes.
+//! opened and closed, as a start and a clean stop would; nothing else in it changes. Of several data folders (`sources`) one is made.
 //!
 //! ```text
 //!   DATA (locked) ──> metadata image ──> bootstrap.checkpoint ─┐
@@ -12,6 +12,7 @@
 
 pub mod args;
 mod kafka_records;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,14 +21,13 @@ use std::io::Write;
 use std::path::Path;
 
 use corelog_reactor::ring::{RingConfig, RingDriver};
-use corelog_reactor::{Reactor, ReactorLimits, ShardId};
-use corelog_storage::disk::datadir::DataDir;
+use corelog_reactor::{Reactor, ReactorLimits};
 use corelog_storage::disk::meta::{META_PROPERTIES, MetaProperties};
-use corelog_storage::disk::probe;
 use corelog_storage::ids::{PartitionIndex, Timestamp};
-use corelog_storage::log::{Log, LogConfig, LogName, LogStatus, StorageEnv, StorageOptions};
+use corelog_storage::log::{Log, LogConfig, LogName, LogStatus, StorageEnv};
 
 use self::args::ExportArgs;
+use self::sources::Sources;
 use crate::controller::MetadataImage;
 use crate::controller::codec::decode;
 use crate::controller::log::{FileLog, MetadataLog as _};
@@ -44,31 +44,23 @@ const POOL_BYTES: usize = 64 << 20;
 /// [`ImportError`]; the folder to be made is not there then.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<String, ImportError> {
     let refused = |error: &dyn std::fmt::Display| ImportError::Refused(error.to_string());
-    if !args.from.join(META_PROPERTIES).is_file() {
-        return Err(refused(&format!("{} is no data folder: it has no {META_PROPERTIES}", args.from.display())));
-    }
-    let disk = probe::probe(&args.from).map_err(|error| ImportError::Failed(error.to_string()))?;
+    let first = sources::check(&args.from).map_err(ImportError::Refused)?;
     let driver = RingDriver::new(RingConfig::default()).map_err(|error| ImportError::Failed(error.to_string()))?;
     let limits = ReactorLimits { pool_bytes_max: POOL_BYTES, ..ReactorLimits::default() };
     let reactor = Reactor::new(Box::new(driver), limits);
     let exported = reactor.block_on(async {
-        let data = DataDir::open(&reactor, &args.from).await.map_err(|error| refused(&error))?;
-        let meta = data.meta().cloned().ok_or_else(|| refused(&format!("no {META_PROPERTIES}")))?;
-        let image = read_image(&reactor, &args.from).await.map_err(|error| refused(&error))?;
-        if let Some(topic) = image.topics().find(|topic| topic.partitions.iter().any(|p| !p.directories.is_empty())) {
-            let words = "this broker has several data folders, and a partition of topic";
-            return Err(refused(&format!(
-                "{words} {} is not in this one: such a broker can't be exported yet",
-                topic.name
-            )));
-        }
-        let options = StorageOptions { direct: disk.direct, prewritten_bytes_max: 0, ..StorageOptions::default() };
-        let env = StorageEnv::new(reactor.clone(), ShardId(0), data.share(), options);
+        let sources = Sources::open(&reactor, &args.from).await?;
+        let meta = sources.meta().clone();
+        let image = read_image(&reactor, first).await.map_err(|error| refused(&error))?;
+        let names = names(&image);
+        // All of them are looked for before the first is copied.
+        let of = |name: &LogName| sources.of(&image, name).map_err(ImportError::Refused);
+        let envs = names.iter().map(of).collect::<Result<Vec<_>, _>>()?;
         let stage = Stage::make(&args.into).map_err(|error| refused(&error))?;
         let mut logs = BTreeMap::new();
-        for name in names(&image) {
-            let status = settle(&env, &name).await.map_err(|error| refused(&format!("{name}: {error}")))?;
-            let from = args.from.join(name.to_string());
+        for (name, env) in names.into_iter().zip(envs) {
+            let status = settle(env, &name).await.map_err(|error| refused(&format!("{name}: {error}")))?;
+            let from = env.data().join(name.to_string());
             let copied = carried_files(&from).and_then(|files| stage.copy_files(&from, &name, files.keys(), None));
             copied.map_err(|error| ImportError::Failed(format!("{}: {error}", from.display())))?;
             // A closed standard error is no reason to stop.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::client::{Client, PARTITIONS, PATIENCE, STORAGE_ERROR, assert_leaders, filled, in_folder, setup, stop};
 use crate::support::admin::Admin;
@@ -33,6 +34,46 @@ fn partitions_are_spread_over_the_folders_and_found_there_again() {
     let line = |text: &str, key: &str| text.lines().find(|l| l.starts_with(key)).map(str::to_owned);
     assert_eq!(line(&id(&a), "cluster.id"), line(&id(&b), "cluster.id"));
     assert_ne!(line(&id(&a), "directory.id"), line(&id(&b), "directory.id"));
+}
+
+#[test]
+fn an_export_of_all_folders_is_one_that_a_kafka_starts_on_and_one_of_them_alone_is_refused() {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let (a, b) = (data.path().join("a"), data.path().join("b"));
+    let (_setup, mut broker, _client, in_a, in_b) = filled(&a, &b);
+    // Killed: what was acknowledged is in the commit logs of both folders.
+    broker.kill();
+    let into = data.path().join("kafka");
+    let export = |from: &[&Path]| {
+        let from: Vec<String> = from.iter().map(|path| path.display().to_string()).collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
+        command.args(["export", "--from", &from.join(",")]).arg("--into").arg(&into).output().expect("corelog runs")
+    };
+    let refused = |from: &[&Path], words: &str| {
+        let output = export(from);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(65) && said.contains(words), "{words:?} is not in {output:?}");
+        assert!(!into.exists());
+    };
+    refused(&[&a], "which was not named: give --from all of log.dirs");
+    refused(&[&b, &a], "it is not the first data folder");
+    assert!(!b.join("__cluster_metadata-0").exists(), "nothing is made there");
+    let output = export(&[&a, &b]);
+    assert!(output.status.success(), "{output:?}");
+    let mut sizes = BTreeMap::new();
+    for (folder, partitions) in [(&a, &in_a), (&b, &in_b)] {
+        for partition in partitions {
+            let log = format!("t-{partition}/00000000000000000000.log");
+            let bytes = fs::read(into.join(&log)).unwrap_or_else(|error| panic!("{log}: {error}"));
+            // The source's file ends where its batches do, once the log was opened and closed.
+            assert_eq!(bytes, fs::read(folder.join(&log)).expect("a segment"), "{log}");
+            sizes.insert(*partition, bytes.len());
+        }
+    }
+    assert!(sizes.len() == PARTITIONS as usize && sizes.values().all(|bytes| *bytes > 0), "{sizes:?}");
+    let points = fs::read_to_string(into.join("recovery-point-offset-checkpoint")).expect("Kafka's checkpoint");
+    assert_eq!(points.lines().nth(1), Some(PARTITIONS.to_string().as_str()), "{points}");
+    assert!(points.lines().skip(2).all(|line| !line.ends_with(" 0")), "{points}");
 }
 
 #[test]
