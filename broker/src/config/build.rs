@@ -100,6 +100,15 @@ pub(super) fn data_dirs(layers: &Layers) -> (PathBuf, Vec<PathBuf>) {
     (first, folders.collect())
 }
 
+/// A line break in a path would make two lines of one in the files and messages that name it.
+fn check_data_dirs<'a>(reader: &Reader<'_>, folders: impl Iterator<Item = &'a PathBuf>, problems: &mut Vec<Problem>) {
+    for folder in folders.filter(|folder| folder.to_string_lossy().contains(char::is_control)) {
+        let name = if reader.is_set("log.dirs") { "log.dirs" } else { "log.dir" };
+        let reason = format!("`{name}`: the path {folder:?} holds a line break or another control character");
+        problems.push(reader.problem(name, reason, "Take a folder without one."));
+    }
+}
+
 /// Builds the configuration. Every text has passed its own property's checks.
 pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     let Parts { layers, host, core_map } = parts;
@@ -108,6 +117,7 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
     let listeners = read_listeners(&reader, &host, &mut problems);
     let cores = read_cores(&reader, &host, &mut problems);
     let (data_dir, more_data_dirs) = data_dirs(&layers);
+    check_data_dirs(&reader, [&data_dir].into_iter().chain(&more_data_dirs), &mut problems);
     let memory = memory::read(&reader, &host, shards(&layers, &host), &mut problems);
     let overrides = read_ip_overrides(&reader, &mut problems);
     check_together(&reader, &mut problems);

@@ -299,6 +299,22 @@ fn several_data_folders_are_taken_in_their_order_and_the_first_has_the_metadata(
 }
 
 #[test]
+fn a_data_folder_with_a_control_character_in_its_path_is_refused() {
+    for (name, folders, shown) in [
+        ("log.dirs", "/a\nb", r#""/a\nb""#),
+        ("log.dirs", "/a,/b\u{7f}c", r#""/b\u{7f}c""#),
+        ("log.dir", "/a\u{1b}[2J", r#""/a\u{1b}[2J""#),
+    ] {
+        let said = refusal(&[(name, folders)]);
+        let expected =
+            format!("`{name}`: the path {shown} holds a line break or another control character (set by --set)");
+        assert!(said.contains(&expected), "{said}");
+    }
+    assert!(load(&serve_args(&["corelog", "--data-dir", "/a\nb"]), [], host()).is_err());
+    assert_eq!(config(&[("log.dirs", "/a b/é")]).data_dir, Path::new("/a b/é"));
+}
+
+#[test]
 fn a_comma_too_many_is_called_that() {
     for (text, shown) in [(",", ","), (" ,", ","), ("/a,", "/a,"), ("/a,,/b", "/a,,/b"), ("/a,,/a", "/a,,/a")] {
         assert_eq!(
