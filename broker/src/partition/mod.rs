@@ -197,8 +197,24 @@ impl Partition {
     pub fn committed(self: &Rc<Self>, shard: &Rc<Shard>, result: Result<(), CommitError>) {
         if let Err(reason) = &result {
             error!(topic = %self.topic, partition = self.key.partition.0, %reason, "partition refuses writes");
+            self.tell_what_is_lost();
         }
         self.answer(shard, result.is_err());
+    }
+
+    /// Records that were acknowledged from memory, and whose write has failed: nobody else will hear of them.
+    fn tell_what_is_lost(&self) {
+        let (from, to) = (self.log.durable_end(), self.high_watermark.get());
+        if from < to && self.log.fenced().is_some() {
+            error!(
+                topic = %self.topic,
+                partition = self.key.partition.0,
+                from = from.0,
+                to = to.0,
+                "acknowledged records are in memory only (corelog.durability=memory), and their write has failed: those at the \
+                 offsets from `from` to before `to` are lost with the next stop"
+            );
+        }
     }
 
     /// Takes notice of what became durable, or can't any more, other than by a commit of the shard's.

@@ -1,5 +1,7 @@
 //! Holds: what `corelog.durability=memory` promises and what it does not. Never touches: random faults (`lives`).
 
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corelog_broker::start::node::Broken;
@@ -131,19 +133,71 @@ fn records_in_memory_only_can_be_deleted_and_stay_so() {
     assert_eq!(read(&scene, &place), vec![7, 8, 9]);
 }
 
+/// What is logged on this thread while `act` runs.
+fn logged<T>(act: impl FnOnce() -> T) -> (T, String) {
+    let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let to = Arc::clone(&lines);
+    let lines_of = move || Lines(Arc::clone(&to));
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(lines_of).finish();
+    let result = tracing::subscriber::with_default(subscriber, act);
+    let lines = lines.lock().expect("nobody panicked").clone();
+    (result, String::from_utf8(lines).expect("text"))
+}
+
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
-fn after_a_failed_write_the_partition_takes_no_more_and_others_do() {
-    let scene = Scene::begin(3);
+fn after_a_failed_write_the_partition_takes_no_more_and_others_do_and_what_was_acknowledged_is_reported_as_lost() {
+    let mut scene = Scene::begin(3);
     let place = topic(&scene, FAR);
+    let other = scene.client(move |connection| async move {
+        let (error, id) = requests::create_topic(&connection, "other", 1, &[]).await?;
+        assert_eq!(error, ErrorCode::None);
+        Ok(Place { topic: "other".to_owned(), key: (id, 0) })
+    });
+    // Durable, all ten: what comes is behind them.
     assert_eq!(pour(&scene, &place, 10, 100), acknowledged(0, 10));
+    scene.world.run_for(Duration::from_millis(1_500));
     scene.world.disk(scene.broker.node()).set_fault(|op| {
-        let hit = op.kind.is_write() && op.path.to_string_lossy().contains("relaxed-0");
+        // The commit log, too: it would take them for the partition.
+        let path = op.path.to_string_lossy();
+        let hit = op.kind.is_write() && (path.contains("relaxed-0") || path.contains("commit-log"));
         hit.then_some(DiskFault::Errno(libc::EIO))
     });
-    // Whether through the commit log or not, the segment gets them sooner or later.
-    assert_eq!(pour(&scene, &place, 20, 40_000).len(), 20);
-    scene.world.run_for(Duration::from_secs(3));
-    assert_eq!(pour(&scene, &place, 1, 100), vec![(ErrorCode::KafkaStorageError, -1)]);
+    let (lost, lines) = logged(|| {
+        assert_eq!(pour(&scene, &place, 5, 100), acknowledged(10, 15), "memory is enough for an acknowledgement");
+        scene.world.run_for(Duration::from_secs(3));
+        pour(&scene, &place, 1, 100)
+    });
+    assert_eq!(lost, vec![(ErrorCode::KafkaStorageError, -1)]);
+    let told = lines.lines().find(|line| line.contains("acknowledged records are in memory only"));
+    let told = told.unwrap_or_else(|| panic!("nothing is said of the acknowledged records: {lines}"));
+    assert!(told.contains("from=10 to=15") && told.contains("relaxed"), "{told}");
+    assert_eq!(
+        read(&scene, &place),
+        (0..15).collect::<Vec<_>>(),
+        "what is in memory can be read as long as it is there"
+    );
+    scene.world.disk(scene.broker.node()).clear_fault();
+    assert_eq!(pour(&scene, &other, 3, 100), acknowledged(0, 3), "another partition is not touched");
+    cut_and_start(&mut scene);
+    // The failed write may have left some of its sectors.
+    let kept = read(&scene, &place);
+    let end = kept.len() as i64;
+    assert!((10..=15).contains(&end), "what was durable is there: {kept:?}");
+    assert_eq!(kept, (0..end).collect::<Vec<_>>());
+    assert_eq!(pour(&scene, &place, 1, 100), acknowledged(end, end + 1), "a restart lifts it");
 }
 
 #[test]
