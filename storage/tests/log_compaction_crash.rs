@@ -11,7 +11,7 @@ mod log_compacted;
 mod log_model;
 
 use corelog_reactor::Reactor;
-use corelog_reactor::sim::{DiskFault, DiskOpKind, SimWorld};
+use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimWorld};
 use corelog_storage::batch::Batches;
 use corelog_storage::ids::{LeaderEpoch, Offset, ProducerId, Timestamp};
 use corelog_storage::log::{
@@ -286,6 +286,31 @@ fn an_error_of_any_operation_of_a_round_leaves_a_log_that_can_be_read_and_opens_
     }
 }
 
+/// Runs `round` until it has ended or is beyond its `step`th operation on the disk. Returns whether it got that far.
+fn to_step(
+    world: &SimWorld,
+    node: NodeId,
+    reactor: &Reactor,
+    step: u64,
+    round: impl Future<Output = ()> + 'static,
+) -> bool {
+    let (count, ended) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let counted = count.clone();
+    world.disk(node).set_fault(move |_| {
+        counted.set(counted.get() + 1);
+        None
+    });
+    let end = ended.clone();
+    let task = async move {
+        round.await;
+        end.set(true);
+    };
+    reactor.spawn(task).expect("a task");
+    let end = ended.clone();
+    world.run_until(move || end.get() || count.get() > step).expect("an end");
+    !ended.get()
+}
+
 /// A round that is let go of at its `step`th operation on the disk. Returns whether it got that far, and whether that
 /// was within an exchange.
 fn dropped_round(step: u64) -> (bool, bool) {
@@ -303,28 +328,18 @@ fn dropped_round(step: u64) -> (bool, bool) {
         model.borrow_mut().stable = opened.2.durable_end().0;
         opened
     });
-    let count = Rc::new(Cell::new(0));
-    let counted = count.clone();
-    world.disk(node).set_fault(move |_| {
-        counted.set(counted.get() + 1);
-        None
-    });
-    type Kept = Pin<Box<dyn Future<Output = bool>>>;
+    type Kept = Pin<Box<dyn Future<Output = ()>>>;
     let own = log.clone();
-    let round: Kept =
-        Box::pin(async move { compact(&own, &CompactionRules { limits: small_groups(), ..rules() }).await.is_ok() });
+    let round: Kept = Box::pin(async move {
+        let _ = compact(&own, &CompactionRules { limits: small_groups(), ..rules() }).await;
+    });
     let round = Rc::new(RefCell::new(Some(round)));
     let polled = round.clone();
     let task = std::future::poll_fn(move |context| match polled.borrow_mut().as_mut() {
         Some(round) => round.as_mut().poll(context),
-        None => Poll::Ready(false),
+        None => Poll::Ready(()),
     });
-    let ended: Rc<Cell<bool>> = Rc::default();
-    let end = ended.clone();
-    reactor.spawn(async move { end.set(task.await) }).expect("a task");
-    let (seen, end) = (count.clone(), ended.clone());
-    world.run_until(move || end.get() || seen.get() > step).expect("an end");
-    let got_there = !ended.get();
+    let got_there = to_step(&world, node, &reactor, step, task);
     drop(round.take());
     world.disk(node).clear_fault();
     let own = (log.clone(), reactor.clone(), model.clone());
@@ -398,23 +413,10 @@ fn retention_beside_a_round(step: u64, read: Duration) -> bool {
         (data, env, log)
     });
     let kept = bases(&reactor)[1];
-    let count = Rc::new(Cell::new(0));
-    let counted = count.clone();
-    world.disk(node).set_fault(move |_| {
-        counted.set(counted.get() + 1);
-        None
+    let own = log.clone();
+    let got_there = to_step(&world, node, &reactor, step, async move {
+        let _ = compact(&own, &rules()).await;
     });
-    let ended: Rc<Cell<bool>> = Rc::default();
-    let (own, end) = (log.clone(), ended.clone());
-    reactor
-        .spawn(async move {
-            let _ = compact(&own, &rules()).await;
-            end.set(true);
-        })
-        .expect("a task");
-    let (seen, end) = (count.clone(), ended.clone());
-    world.run_until(move || end.get() || seen.get() > step).expect("an end");
-    let got_there = !ended.get();
     world.disk(node).set_fault(move |op| {
         let is_it = op.kind == DiskOpKind::Read && op.path.ends_with("00000000000000000000.log");
         is_it.then_some(DiskFault::Slow(read))
@@ -466,22 +468,10 @@ fn range_beside_a_round(step: u64) -> (bool, bool) {
         log.read_cold(plan).await.unwrap().unwrap();
         (kept, log, model, dice)
     });
-    let count = Rc::new(Cell::new(0));
-    let counted = count.clone();
-    world.disk(node).set_fault(move |_| {
-        counted.set(counted.get() + 1);
-        None
-    });
-    let ended: Rc<Cell<bool>> = Rc::default();
-    let (own, end) = (log.clone(), ended.clone());
-    let task = async move {
+    let own = log.clone();
+    let got_there = to_step(&world, node, &reactor, step, async move {
         let _ = compact(&own, &rules()).await;
-        end.set(true);
-    };
-    reactor.spawn(task).expect("a task");
-    let (seen, end) = (count.clone(), ended.clone());
-    world.run_until(move || end.get() || seen.get() > step).expect("an end");
-    let got_there = !ended.get();
+    });
     world.disk(node).set_fault(|op| {
         let is_it = op.kind == DiskOpKind::Open && op.path.ends_with("00000000000000000000.log");
         is_it.then_some(DiskFault::Slow(Duration::from_millis(50)))
