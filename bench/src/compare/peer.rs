@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use corelog_net::wire::ErrorCode;
 use corelog_reactor::Reactor;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -169,10 +170,14 @@ impl Peer {
 
     /// What a run against it ended with, and whether the peer has ended with it.
     pub fn explain(&self, error: BenchError) -> BenchError {
-        if self.is_running() || matches!(error, BenchError::Interrupted) {
-            return error;
-        }
-        let what = format!("has ended; its words are in {}", self.folder.join(LOG).display());
+        let is_storage_error = matches!(error, BenchError::Refused { code: ErrorCode::KafkaStorageError, .. });
+        let what = match self.is_running() {
+            _ if matches!(error, BenchError::Interrupted) => return error,
+            false => "has ended",
+            true if is_storage_error && self.process.is_some() => "can't write (is its disk full?)",
+            true => return error,
+        };
+        let what = format!("{what}; its words are in {}", self.folder.join(LOG).display());
         BenchError::PeerFailed { peer: self.name.clone(), what, error: Box::new(error) }
     }
 
