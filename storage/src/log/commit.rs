@@ -21,6 +21,7 @@ use super::{Inner, Log};
 use crate::commit_log::{Choice, Piece, Ticket};
 use crate::disk::align_down;
 use crate::ids::Offset;
+use corelog_reactor::Monotonic;
 
 /// So many write-backs' worth of bytes may be in the commit log alone; then commits go the direct way, which takes them
 /// along.
@@ -39,6 +40,7 @@ struct Logged {
 /// The mark that a commit is under way. If it is dropped before the end, what the disk holds is unknown.
 struct InFlight<'a> {
     log: &'a Log,
+    began: Monotonic,
     ended: bool,
 }
 
@@ -48,7 +50,9 @@ impl Drop for InFlight<'_> {
             self.log.fence(FenceReason::CommitDropped);
         }
         self.log.0.state.borrow_mut().writing = false;
-        self.log.0.env.commit_log().choice(Choice::end);
+        let env = &self.log.0.env;
+        env.commit_log().choice(Choice::end);
+        env.foreground().ended(self.began, env.reactor().now());
         self.log.0.changed.fire();
     }
 }
@@ -96,8 +100,10 @@ impl Log {
             return Ok(None);
         }
         state.writing = true;
-        self.0.env.commit_log().choice(Choice::begin);
-        Ok(Some(InFlight { log: self, ended: false }))
+        let (env, began) = (&self.0.env, self.0.env.reactor().now());
+        env.commit_log().choice(Choice::begin);
+        env.foreground().begun(began);
+        Ok(Some(InFlight { log: self, began, ended: false }))
     }
 
     async fn drive(
@@ -105,10 +111,7 @@ impl Log {
         mut in_flight: InFlight<'_>,
         work: impl Future<Output = Result<(), CommitError>>,
     ) -> Result<(), CommitError> {
-        let env = &self.0.env;
-        let began = env.reactor().now();
         let result = work.await;
-        env.foreground().committed(began, env.reactor().now());
         in_flight.ended = true;
         drop(in_flight);
         self.keep();

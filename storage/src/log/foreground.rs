@@ -8,19 +8,18 @@
 //! hundred is slow, the 99th percentile beside background work is within that quarter.
 
 use corelog_reactor::Monotonic;
+use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// How long after background work's last step it is still felt: the disk has what was written in its cache.
 const FELT: Duration = Duration::from_millis(10);
-/// Buckets for each doubling of a time: neighbours are 9 % apart.
-const PER_DOUBLING: u32 = 8;
-/// Times from 1 us (everything below counts as that) to 16 s.
-const BUCKETS: usize = 24 * PER_DOUBLING as usize;
-/// Once so many undisturbed commits are counted each counts half: what was is forgotten as new ones come.
-const COUNTED_MAX: u32 = 4096;
+/// Longer times are not told apart.
+const LONGEST_US: u64 = 60_000_000;
+/// Undisturbed commits that are counted before those that were counted earlier are forgotten.
+const COUNTED_MAX: u64 = 2048;
 /// Fewer undisturbed commits than this say nothing about their tail.
-const COUNTED_MIN: u32 = 100;
+const COUNTED_MIN: u64 = 100;
 /// Which of the undisturbed are in the tail, and how much longer than it a slow commit takes.
 const TAIL: f64 = 0.99;
 const SLOWER: f64 = 1.25;
@@ -35,7 +34,7 @@ pub struct Beside {
 }
 
 /// The commits of one shard, in all its data folders.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Foreground {
     undisturbed: RefCell<Durations>,
     /// Since the last look,
@@ -43,34 +42,40 @@ pub(crate) struct Foreground {
     /// and before it.
     before: Cell<Beside>,
     felt_until: Cell<Monotonic>,
-    /// The bucket of the first time that is slow; known once enough undisturbed ones are counted.
-    slow_from: Cell<Option<usize>>,
-}
-
-impl Default for Foreground {
-    fn default() -> Self {
-        Self {
-            undisturbed: RefCell::new(Durations::default()),
-            beside: Cell::default(),
-            before: Cell::default(),
-            felt_until: Cell::new(Monotonic::ZERO),
-            slow_from: Cell::new(None),
-        }
-    }
+    /// A longer time is slow; known once enough undisturbed ones are counted.
+    slow_above: Cell<Option<Duration>>,
+    under_way: Cell<u32>,
+    /// Since when none of those under way has ended.
+    waiting_since: Cell<Monotonic>,
 }
 
 impl Foreground {
-    /// A commit that began at `began` has ended. Counts it; nothing is allocated.
-    pub(crate) fn committed(&self, began: Monotonic, now: Monotonic) {
-        let bucket = bucket_of(now.saturating_since(began));
+    /// A commit begins.
+    pub(crate) fn begun(&self, now: Monotonic) {
+        if self.under_way.replace(self.under_way.get() + 1) == 0 {
+            self.waiting_since.set(now);
+        }
+    }
+
+    /// The commit that began at `began` has ended. Counts it; nothing is allocated.
+    pub(crate) fn ended(&self, began: Monotonic, now: Monotonic) {
+        assert!(self.under_way.get() > 0, "a commit ended, but none was under way");
+        self.under_way.set(self.under_way.get() - 1);
+        self.waiting_since.set(now);
+        let took = now.saturating_since(began);
         if began >= self.felt_until.get() {
-            self.undisturbed.borrow_mut().count(bucket);
+            self.undisturbed.borrow_mut().count(took);
             return;
         }
         let mut beside = self.beside.get();
         beside.commits += 1;
-        beside.slow += u64::from(self.slow_from.get().is_some_and(|from| bucket >= from));
+        beside.slow += u64::from(self.slow_above.get().is_some_and(|limit| took > limit));
         self.beside.set(beside);
+    }
+
+    /// Whether commits are under way, and none has ended since `then`: a disk that hangs has no slow commits, and none at all.
+    pub(crate) fn is_stuck_since(&self, then: Monotonic) -> bool {
+        self.under_way.get() > 0 && self.waiting_since.get() <= then
     }
 
     /// Background work takes a step now.
@@ -93,58 +98,48 @@ impl Foreground {
     pub(crate) fn begin_count(&self) {
         self.before.set(self.in_all());
         self.beside.set(Beside::default());
-        self.slow_from.set(self.undisturbed.borrow().slow_from());
+        self.slow_above.set(self.undisturbed.borrow().slow_above());
     }
 
     /// Whether enough is known of undisturbed commits to call others slow.
     pub(crate) fn is_known(&self) -> bool {
-        self.slow_from.get().is_some()
+        self.slow_above.get().is_some()
     }
 }
 
-/// How often each time was seen, the older the lighter.
+/// How often each time was seen lately: of the last [`COUNTED_MAX`] to twice as many commits.
 #[derive(Debug)]
 struct Durations {
-    counts: [u32; BUCKETS],
-    counted: u32,
+    /// Microseconds, to two digits: 19 KiB together. `None` if the bounds were wrong, which they are not.
+    counting: Option<Histogram<u32>>,
+    before: Option<Histogram<u32>>,
 }
 
 impl Default for Durations {
     fn default() -> Self {
-        Self { counts: [0; BUCKETS], counted: 0 }
+        let empty = || Histogram::new_with_bounds(1, LONGEST_US, 2).ok();
+        Self { counting: empty(), before: empty() }
     }
 }
 
 impl Durations {
-    fn count(&mut self, bucket: usize) {
-        if self.counted >= COUNTED_MAX {
-            self.counts.iter_mut().for_each(|count| *count /= 2);
-            self.counted = self.counts.iter().sum();
+    fn count(&mut self, took: Duration) {
+        if self.counting.as_ref().is_some_and(|counting| counting.len() >= COUNTED_MAX) {
+            std::mem::swap(&mut self.counting, &mut self.before);
+            self.counting.as_mut().map(Histogram::reset);
         }
-        if let Some(count) = self.counts.get_mut(bucket) {
-            *count += 1;
-            self.counted += 1;
+        if let Some(counting) = &mut self.counting {
+            counting.saturating_record(u64::try_from(took.as_micros()).unwrap_or(LONGEST_US).clamp(1, LONGEST_US));
         }
     }
 
-    /// The first bucket of which every time is a slow one.
-    fn slow_from(&self) -> Option<usize> {
-        if self.counted < COUNTED_MIN {
-            return None;
-        }
-        let rank = (f64::from(self.counted) * TAIL).ceil() as u32;
-        let mut seen = 0;
-        let tail = self.counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        })?;
-        Some(tail + 1 + (SLOWER.log2() * f64::from(PER_DOUBLING)).round() as usize)
+    /// What a slow commit exceeds.
+    fn slow_above(&self) -> Option<Duration> {
+        let mut all = self.before.clone()?;
+        all.add(self.counting.as_ref()?).ok()?;
+        let is_known = all.len() >= COUNTED_MIN;
+        is_known.then(|| Duration::from_micros(all.value_at_quantile(TAIL)).mul_f64(SLOWER))
     }
-}
-
-fn bucket_of(took: Duration) -> usize {
-    let us = (took.as_nanos() as f64 / 1000.0).max(1.0);
-    ((us.log2() * f64::from(PER_DOUBLING)) as usize).min(BUCKETS - 1)
 }
 
 #[cfg(test)]
@@ -155,12 +150,17 @@ mod tests {
         Monotonic::from_nanos(us * 1000)
     }
 
+    fn commit(foreground: &Foreground, began: Monotonic, ended: Monotonic) {
+        foreground.begun(began);
+        foreground.ended(began, ended);
+    }
+
     /// Undisturbed commits of 100 us, of which two of a hundred take 400.
     fn known() -> Foreground {
         let foreground = Foreground::default();
         for n in 0..1000u64 {
             let took = if n % 50 == 0 { 400 } else { 100 };
-            foreground.committed(at(n * 1000), at(n * 1000 + took));
+            commit(&foreground, at(n * 1000), at(n * 1000 + took));
         }
         foreground.begin_count();
         foreground
@@ -172,10 +172,10 @@ mod tests {
         assert!(foreground.is_known());
         foreground.disturb(at(2_000_000));
         for took in [100, 400, 480] {
-            foreground.committed(at(2_000_001), at(2_000_001 + took));
+            commit(&foreground, at(2_000_001), at(2_000_001 + took));
         }
         assert_eq!(foreground.beside(), Beside { commits: 3, slow: 0 });
-        foreground.committed(at(2_000_001), at(2_000_001 + 560));
+        commit(&foreground, at(2_000_001), at(2_000_001 + 560));
         assert_eq!(foreground.beside(), Beside { commits: 4, slow: 1 });
         foreground.begin_count();
         assert_eq!(foreground.beside(), Beside::default());
@@ -187,12 +187,12 @@ mod tests {
         let foreground = Foreground::default();
         foreground.disturb(at(0));
         for n in 0..1000 {
-            foreground.committed(at(n), at(n + 100));
+            commit(&foreground, at(n), at(n + 100));
         }
         foreground.begin_count();
         assert!(!foreground.is_known());
         for n in 0..100 {
-            foreground.committed(at(10_000 + n), at(10_100 + n));
+            commit(&foreground, at(10_000 + n), at(10_100 + n));
         }
         foreground.begin_count();
         assert!(foreground.is_known());
@@ -202,19 +202,33 @@ mod tests {
     fn what_undisturbed_commits_took_long_ago_is_forgotten() {
         let foreground = known();
         for n in 0..200_000u64 {
-            foreground.committed(at(3_000_000 + n * 1000), at(3_000_000 + n * 1000 + 2_000));
+            commit(&foreground, at(3_000_000 + n * 1000), at(3_000_000 + n * 1000 + 2_000));
         }
         foreground.begin_count();
         foreground.disturb(at(300_000_000));
-        foreground.committed(at(300_000_001), at(300_002_001));
+        commit(&foreground, at(300_000_001), at(300_002_001));
         assert_eq!(foreground.beside(), Beside { commits: 1, slow: 0 });
     }
 
     #[test]
     fn no_time_is_too_short_or_too_long_to_be_counted() {
+        let mut durations = Durations::default();
         for took in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(1 << 40), Duration::MAX] {
-            assert!(bucket_of(took) < BUCKETS);
+            (0..100).for_each(|_| durations.count(took));
         }
-        assert_eq!(bucket_of(Duration::from_micros(2)), PER_DOUBLING as usize);
+        assert!(durations.slow_above().is_some_and(|limit| limit >= Duration::from_micros(LONGEST_US)));
+    }
+
+    #[test]
+    fn commits_of_which_none_ends_are_stuck() {
+        let foreground = Foreground::default();
+        assert!(!foreground.is_stuck_since(at(100)), "there are none");
+        foreground.begun(at(50));
+        foreground.begun(at(60));
+        assert!(foreground.is_stuck_since(at(50)) && !foreground.is_stuck_since(at(49)));
+        foreground.ended(at(50), at(200));
+        assert!(foreground.is_stuck_since(at(200)) && !foreground.is_stuck_since(at(199)), "one has ended, one waits");
+        foreground.ended(at(60), at(300));
+        assert!(!foreground.is_stuck_since(at(400)));
     }
 }

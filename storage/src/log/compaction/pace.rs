@@ -8,7 +8,7 @@
 //!
 //! | of a window's commits | the rate |
 //! |---|---|
-//! | more than one in a hundred is slow | falls by a third |
+//! | more than one in a hundred is slow, or none of those under way has ended | falls by a third |
 //! | at most so many | rises by a step, if compaction would have used more |
 //! | there are none | doubles |
 //! | it isn't known yet what undisturbed ones take | stays |
@@ -129,14 +129,14 @@ impl Pace {
         }
         let rate = self.rate.get();
         // A window older than two of its lengths is left from an earlier round: what it has says nothing of now.
-        if age < 2 * WINDOW_MAX && foreground.is_known() {
-            if beside.slow * 100 > beside.commits * SLOW_PERCENT_MAX {
-                self.set_rate(rate * RATE_LEFT);
-            } else if window.is_held_up {
-                self.set_rate(if beside.commits == 0 { rate * 2.0 } else { rate + RATE_STEP });
-            }
-        } else if beside.commits == 0 && window.is_held_up {
+        let is_of_now = age < 2 * WINDOW_MAX;
+        let is_stuck = foreground.is_stuck_since(window.began);
+        if is_stuck || beside.slow * 100 > beside.commits * SLOW_PERCENT_MAX {
+            self.set_rate(if is_of_now { rate * RATE_LEFT } else { rate });
+        } else if window.is_held_up && beside.commits == 0 {
             self.set_rate(rate * 2.0);
+        } else if window.is_held_up && is_of_now && foreground.is_known() {
+            self.set_rate(rate + RATE_STEP);
         }
         self.window.set(Window { began: now, is_held_up: false });
         foreground.begin_count();
@@ -157,7 +157,8 @@ mod tests {
     fn undisturbed(until: u64) -> Foreground {
         let foreground = Foreground::default();
         for at in 0..until {
-            foreground.committed(ms(at), ms(at) + Duration::from_micros(100));
+            foreground.begun(ms(at));
+            foreground.ended(ms(at), ms(at) + Duration::from_micros(100));
         }
         foreground
     }
@@ -176,7 +177,8 @@ mod tests {
                 && commit < next
             {
                 let us = if commit.saturating_since(now) > Duration::from_millis(5) { resting } else { beside };
-                foreground.committed(commit, commit + Duration::from_micros(us));
+                foreground.begun(commit);
+                foreground.ended(commit, commit + Duration::from_micros(us));
                 commit += Duration::from_millis(1);
             }
             now = next;
@@ -214,6 +216,14 @@ mod tests {
         let (pace, foreground) = (Pace::new(8.0 * MIB, f64::MAX), undisturbed(1000));
         compact(&pace, &foreground, 1000, 16_000, Some((300, 300)));
         assert!(pace.rate() > 40.0 * MIB, "{} bytes a second", pace.rate());
+    }
+
+    #[test]
+    fn while_commits_are_under_way_and_none_ends_it_goes_at_the_least() {
+        let (pace, foreground) = (Pace::new(8.0 * MIB, f64::MAX), undisturbed(1000));
+        foreground.begun(ms(1000));
+        compact(&pace, &foreground, 1001, 10_000, None);
+        assert!(pace.rate() < 8.1 * MIB, "{} bytes a second", pace.rate());
     }
 
     #[test]
