@@ -60,6 +60,8 @@ pub struct Partition {
     gathers: Cell<bool>,
     replicas: Cell<usize>,
     in_sync: Cell<usize>,
+    /// It was said which acknowledged records are lost.
+    is_loss_told: Cell<bool>,
 }
 
 /// How much of what a partition acknowledges may be in memory only.
@@ -111,6 +113,7 @@ impl Partition {
             committing: Cell::new(false),
             replicas: Cell::new(state.replicas.len()),
             in_sync: Cell::new(state.isr.len()),
+            is_loss_told: Cell::default(),
         })
     }
 
@@ -197,15 +200,14 @@ impl Partition {
     pub fn committed(self: &Rc<Self>, shard: &Rc<Shard>, result: Result<(), CommitError>) {
         if let Err(reason) = &result {
             error!(topic = %self.topic, partition = self.key.partition.0, %reason, "partition refuses writes");
-            self.tell_what_is_lost();
         }
         self.answer(shard, result.is_err());
     }
 
-    /// Records that were acknowledged from memory, and whose write has failed: nobody else will hear of them.
+    /// Records that were acknowledged from memory, and won't be written: nobody else will hear of them. Says so once.
     fn tell_what_is_lost(&self) {
         let (from, to) = (self.log.durable_end(), self.high_watermark.get());
-        if from < to && self.log.fenced().is_some() {
+        if from < to && self.log.fenced().is_some() && !self.is_loss_told.replace(true) {
             error!(
                 topic = %self.topic,
                 partition = self.key.partition.0,
@@ -255,6 +257,7 @@ impl Partition {
         // Further already, where memory was enough for an acknowledgement.
         self.advance(shard, self.log.durable_end().max(self.high_watermark.get()));
         if is_over {
+            self.tell_what_is_lost();
             self.refuse_waiting(shard, ErrorCode::KafkaStorageError);
         }
     }
