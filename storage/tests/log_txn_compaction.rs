@@ -8,7 +8,7 @@ mod log_model;
 mod log_txn;
 
 use corelog_reactor::Reactor;
-use corelog_reactor::sim::{NodeId, SimWorld};
+use corelog_reactor::sim::SimWorld;
 use corelog_storage::batch::{Batches, Records};
 use corelog_storage::compact::GroupLimits;
 use corelog_storage::ids::{Offset, ProducerId};
@@ -18,7 +18,7 @@ use log_common::*;
 use log_compacted::{compact, open, options, reactor_of};
 use log_model::{Dice, run};
 use log_txn::*;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -159,33 +159,6 @@ async fn check(log: &Log, keyed: &Keyed, what: &str) {
             assert!(has_marker || !all.iter().any(of), "{what}: batches of {entry:?} without its marker");
         }
     }
-}
-
-/// Runs `work` until the disk's `step`th operation, or to its end. Returns whether it got that far.
-fn until(
-    world: &SimWorld,
-    node: NodeId,
-    reactor: &Reactor,
-    step: u64,
-    work: impl Future<Output = ()> + 'static,
-) -> bool {
-    let count = Rc::new(Cell::new(0));
-    let own = count.clone();
-    world.disk(node).set_fault(move |_| {
-        own.set(own.get() + 1);
-        None
-    });
-    let ended: Rc<Cell<bool>> = Rc::default();
-    let end = ended.clone();
-    let task = async move {
-        work.await;
-        end.set(true);
-    };
-    reactor.spawn(task).expect("a task");
-    let seen = count.clone();
-    world.run_until(move || ended.get() || seen.get() > step).expect("an end");
-    world.disk(node).clear_fault();
-    count.get() > step
 }
 
 /// A log of several segments.

@@ -16,7 +16,7 @@ use corelog_storage::log::{CommitLogUse, Log, LogConfig, ReadError, StorageEnv, 
 use log_common::*;
 use log_model::{Dice, run, seeds};
 use log_txn::*;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -224,32 +224,6 @@ fn end_life(world: &SimWorld, node: NodeId, reactor: &Reactor, end: End) -> Reac
     }
     world.disk(node).clear_fault();
     reactor_of(world, node)
-}
-
-/// Runs `work` until the disk's `step`th operation, or to its end. Returns whether it got that far.
-fn until(
-    world: &SimWorld,
-    node: NodeId,
-    reactor: &Reactor,
-    step: u64,
-    work: impl Future<Output = ()> + 'static,
-) -> bool {
-    let count = Rc::new(Cell::new(0));
-    let own = count.clone();
-    world.disk(node).set_fault(move |_| {
-        own.set(own.get() + 1);
-        None
-    });
-    let ended: Rc<Cell<bool>> = Rc::default();
-    let end = ended.clone();
-    let task = async move {
-        work.await;
-        end.set(true);
-    };
-    reactor.spawn(task).expect("a task");
-    let seen = count.clone();
-    world.run_until(move || ended.get() || seen.get() > step).expect("an end");
-    count.get() > step
 }
 
 /// Transactions over several segments, a move of the recovery point, a truncation, more of them, a clean end; it stops at its

@@ -3,13 +3,16 @@
 
 use crate::log_common::{PRODUCED_AT, append, batch};
 use crate::log_model::Dice;
-use corelog_reactor::sim::SimDisk;
+use corelog_reactor::Reactor;
+use corelog_reactor::sim::{NodeId, SimDisk, SimWorld};
 use corelog_storage::batch::{AppendOrigin, BatchBuilder, TargetCodec};
 use corelog_storage::ids::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use corelog_storage::log::{AbortedTxn, AppendError, Appended, LeaderBatch, Log};
 use corelog_storage::producers::EndMarker;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 pub const FOLDER: &str = "/data/orders-0";
 pub const ENTRY_BYTES: usize = 34;
@@ -223,4 +226,31 @@ pub async fn check_found(log: &Log, history: &History, dice: &mut Dice, what: &s
         let found = found.unwrap_or_else(|error| panic!("{what}: {from}..{upper}: {error}")).expect("few enough");
         assert_eq!(found, expected(from, upper), "{what}: {from}..{upper} of {start}..{end}");
     }
+}
+
+/// Runs `work` until the disk's `step`th operation, or to its end. Returns whether it got that far.
+pub fn until(
+    world: &SimWorld,
+    node: NodeId,
+    reactor: &Reactor,
+    step: u64,
+    work: impl Future<Output = ()> + 'static,
+) -> bool {
+    let count = Rc::new(Cell::new(0));
+    let own = count.clone();
+    world.disk(node).set_fault(move |_| {
+        own.set(own.get() + 1);
+        None
+    });
+    let ended: Rc<Cell<bool>> = Rc::default();
+    let end = ended.clone();
+    let task = async move {
+        work.await;
+        end.set(true);
+    };
+    reactor.spawn(task).expect("a task");
+    let seen = count.clone();
+    world.run_until(move || ended.get() || seen.get() > step).expect("an end");
+    world.disk(node).clear_fault();
+    count.get() > step
 }
