@@ -116,7 +116,7 @@ unsafe fn plain_entry(op: Op) -> squeue::Entry {
         Op::Splice { from, offset, pipe, len } => {
             opcode::Splice::new(Fd(from.0), offset as i64, Fd(pipe.0), -1, len).build()
         }
-        // Goes to io-wq, both kinds of it.
+        // Goes to io-wq.
         Op::Advise { handle, offset, len, advice } => {
             let advice = match advice {
                 Advice::DontNeed => libc::POSIX_FADV_DONTNEED,

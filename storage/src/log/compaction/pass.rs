@@ -3,9 +3,9 @@
 //! Holds: which segments are read, in which order, what is put into the map and what into the cleaned segments. Never
 //! touches: the log's files and state (`swap` does).
 //!
-//! The index of aborted transactions has no checksum, and no record goes on its word. So a round that meets one batch of a transaction begins anew, with a
-//! look at all markers first; and it ends before the first transaction whose marker lies behind it, or before there are
-//! more of them than it keeps in memory.
+//! The index of aborted transactions has no checksum, and no record goes on its word. So a round that meets one batch of a
+//! transaction begins anew, with a look at all markers first; and it ends before the first transaction whose marker lies
+//! behind it, or before there are more of them than it keeps in memory.
 
 use super::old_index::OldIndex;
 use super::source::Source;
