@@ -1,11 +1,14 @@
-//! Big files lose their length in steps: what readers are on the way to get of them stays what it is.
+//! What readers are on the way to get of a file stays what it is: when a big one loses its length in steps, and when a log is
+//! cut.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log_common;
 
 use corelog_reactor::OpenHow;
-use corelog_storage::disk::remove::shrink;
-use log_common::ring;
+use corelog_storage::disk::remove::{STEP_BYTES, shrink};
+use corelog_storage::ids::Offset;
+use corelog_storage::log::{Log, LogConfig, StorageOptions};
+use log_common::{append, batch, commit_all, lead, name, ring, storage};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -63,4 +66,49 @@ fn a_file_that_is_shrunk_stays_what_it_was_where_it_is_on_its_way() {
         let differs = got.iter().zip(&content[from..]).position(|(got, was)| got != was);
         assert_eq!(differs.map(|at| from + at), None, "zeroed behind a cut");
     }
+}
+
+#[test]
+fn records_that_a_truncation_cuts_off_stay_what_they_were_where_they_are_on_their_way() {
+    const BATCH: usize = 256 << 10;
+    let folder = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let config = LogConfig { segment_bytes_max: 24 << 20, ..LogConfig::default() };
+    let reactor = ring();
+    reactor.block_on(async {
+        let (_data, env) = storage(&reactor, folder.path(), StorageOptions::default()).await;
+        let log = Log::create(&env, name(), config.clone()).await.unwrap();
+        lead(&log).await;
+        let mut starts = vec![0];
+        while log.status().segments < 2 {
+            let bytes = batch(1, BATCH, starts.len() as u64);
+            append(&log, &bytes).unwrap();
+            starts.push(starts.last().unwrap() + bytes.len());
+            commit_all(&log).await;
+        }
+        log.close().await.unwrap();
+        drop(log);
+        let log = Log::open(&env, name(), config).await.unwrap();
+        // Through the page cache, as readers are sent it, and in small steps: then its folios grow. Far more than what is zeroed
+        // anyway lies behind the cut.
+        let path = folder.path().join("orders-0/00000000000000000000.log");
+        let (cut, mut file) = (40, File::open(&path).unwrap());
+        let (mut content, mut piece) = (Vec::new(), vec![0; 16 << 10]);
+        while let n @ 1.. = file.read(&mut piece).unwrap() {
+            content.extend_from_slice(&piece[..n]);
+        }
+        assert!(content.len() > STEP_BYTES as usize + (5 << 20), "{} bytes", content.len());
+        // Around the cut, behind it, and where the file is cut.
+        const AROUND: usize = 32 << 10;
+        let places = [starts[cut], starts[cut] + (1 << 20), starts[cut + 9], STEP_BYTES as usize];
+        let on_the_way = places.map(|place| (place - AROUND / 2, piped(&file, (place - AROUND / 2) as i64, AROUND)));
+        assert_eq!(log.truncate_to(Offset(cut as i64)).await.unwrap(), Offset(cut as i64));
+        assert!(file.metadata().unwrap().len() <= STEP_BYTES, "nothing was cut");
+        for (from, mut pipe) in on_the_way {
+            let mut got = vec![0; AROUND];
+            pipe.read_exact(&mut got).unwrap();
+            let differs = got.iter().zip(&content[from..]).position(|(got, was)| got != was);
+            assert_eq!(differs.map(|at| from + at), None, "changed on its way; the cut is at {}", starts[cut]);
+        }
+    });
+    reactor.shutdown();
 }

@@ -14,9 +14,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a file loses at once. Folios are as large as a power of two, lie at multiples of it, and are no larger than this
-/// (2 MiB with pages of 4 KiB).
-const STEP_BYTES: u64 = 16 << 20;
+/// What a file loses at once, and multiples of which it is cut at. Folios are as large as a power of two, lie at multiples of
+/// it, and are no larger than this (2 MiB with pages of 4 KiB).
+pub const STEP_BYTES: u64 = 16 << 20;
 const _: () = assert!(STEP_BYTES.is_power_of_two());
 /// The pause after a step, for everybody else's writes.
 const STEP_PAUSE: Duration = Duration::from_millis(20);

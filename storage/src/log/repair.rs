@@ -5,6 +5,7 @@
 use super::env::StorageEnv;
 use super::names::{INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_path};
 use crate::disk::files::{unlink_if_there, write_full};
+use crate::disk::remove::STEP_BYTES;
 use crate::disk::spare::{write_zeroes, zeroes};
 use crate::disk::{BLOCK_BYTES, COMMIT_BYTES_MAX, align_down, align_up};
 use crate::ids::Offset;
@@ -14,15 +15,20 @@ use std::path::Path;
 
 /// Makes the bytes `from..to` of a segment zeroes on disk, durably; behind `to` there are none but zeroes. `block` holds
 /// the bytes of `from`'s block before it. Returns the file's length.
+///
+/// What readers are on the way to get of these bytes, in a pipe or a socket, stays what it was: a direct write takes pages out
+/// of the page cache as they are. Of a folio that a file is cut within, the kernel zeroes the rest, wherever it is: so the file is
+/// cut only where none lies across.
 pub(super) async fn discard(env: &StorageEnv, file: &File, block: &[u8], from: u64, to: u64) -> io::Result<u64> {
     let start = align_down(from);
     let block_end = align_up(from);
     let mut end = align_up(to.max(from));
-    if end - start > COMMIT_BYTES_MAX {
+    let cut = block_end.next_multiple_of(STEP_BYTES);
+    if end > cut && end - start > COMMIT_BYTES_MAX {
         // Writing so many zeroes takes longer than losing the pre-written space costs.
-        file.truncate(block_end).await?;
+        file.truncate(cut).await?;
         file.fsync().await?;
-        end = block_end;
+        end = cut;
     }
     let mut zeroes = zeroes(env.reactor(), (end - start).max(BLOCK_BYTES))?;
     let mut rest = start;
