@@ -105,6 +105,11 @@ pub enum Command {
         /// What.
         #[command(flatten)]
         load: Load,
+        /// Seconds that the broker may be away at a time: connections that break are made anew, and at the end everything is
+        /// read once more. Idempotent producers send again what has no answer; of others it may be there once, or not.
+        /// Without it, a connection that breaks ends the run.
+        #[arg(long, value_name = "SECONDS", value_parser = positive)]
+        ride_out: Option<f64>,
         /// How long, and what comes of it.
         #[command(flatten)]
         run: Run,
@@ -498,6 +503,7 @@ mod tests {
             "ramp --p99-ms=-1",
             "disk . --seconds NaN",
             "disk . --mib 0",
+            "verify --ride-out 0",
         ] {
             assert!(refused(&format!("corelog-bench {bad}")), "{bad}");
         }

@@ -47,9 +47,14 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
             consume.catch_up_groups = catch_up.min(consume.groups);
             single(job("mixed", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
         }
-        Command::Verify { target, load, run } => {
+        Command::Verify { target, load, ride_out, run } => {
             let consume = ConsumeSpec::new(Start::Latest);
-            single(job("verify", &target, Some(produce_spec(&load)?), Some(consume), &run), &run)
+            if ride_out.is_some() && load.acks == 0 {
+                return Err(BenchError::Usage("--ride-out needs answers to go by: --acks 1 or all".into()));
+            }
+            let mut job = job("verify", &target, Some(produce_spec(&load)?), Some(consume), &run);
+            job.ride_out = ride_out.map(Duration::from_secs_f64);
+            single(job, &run)
         }
         Command::Ramp { target, load, p99_ms, precision, run } => {
             let produce = produce_spec(&load)?;
@@ -136,6 +141,7 @@ fn job(
         duration: Duration::from_secs_f64(run.duration),
         produce_bytes: run.total.filter(|_| produce_only),
         broker_pid: run.broker_pid.or_else(|| listener_of(&target.bootstrap)),
+        ride_out: None,
     }
 }
 

@@ -1,9 +1,10 @@
-//! Holds: SIGKILL at random moments while real text is poured in: restarts are quick, nothing acknowledged is lost, nothing is
-//! duplicated, and new producers are never taken for old ones.
+//! Holds: SIGKILL at random moments while real text is poured in, and under `corelog-bench verify`: restarts are quick, nothing
+//! acknowledged is lost, nothing is duplicated, and new producers are never taken for old ones.
 //! Never touches: the power (see `power_cut.rs`).
 //!
 //! Longer runs: `CORELOG_TEST_MB` (text to pour in), `CORELOG_TEST_KILLS`, `CORELOG_TEST_PRODUCERS`, `CORELOG_TEST_RESTART_MS` (limit of
-//! the slowest restart). The full run is 1024 MB, 50 kills, 1,000 producers.
+//! the slowest restart). The full run is 1024 MB, 50 kills, 1,000 producers; under `corelog-bench verify` 500 kills:
+//! `CORELOG_TEST_KILLS=500 cargo test --release -p corelog-broker --test kill verify -- --nocapture`.
 
 mod support;
 
@@ -15,13 +16,14 @@ use support::admin::Admin;
 use support::broker::{Broker, BrokerSetup};
 use support::number_from_environment;
 use support::random::{Random, test_seed};
+use support::verifier::Verifier;
 use support::workload::{Ledger, Load, LoadOptions, MadeUp, Source, Text, Watcher, verify_or_panic};
 
 const PARTITIONS: usize = 8;
 const SHARDS: u16 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Both tests use the whole machine; one after the other.
+/// Each of these tests uses the whole machine; one after the other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// How long restarts took.
@@ -154,4 +156,61 @@ fn no_new_producer_after_a_kill_is_taken_for_an_old_one() {
     assert_eq!(ledger.acked_count(), sent);
     let verified = verify_or_panic(&setup.bootstrap(), "t", &*source, &ledger, true, "after new producers");
     assert_eq!(verified.records, sent, "each new producer's first batch is in the log, once");
+}
+
+/// How often, in a thousand, a kill is followed by another one before the broker serves.
+const KILL_DURING_START_PER_MILLE: u64 = 300;
+/// The longest that the broker is left alone.
+const LEFT_ALONE_MAX: Duration = Duration::from_millis(700);
+/// What is verified side by side: single small records and whole large batches, idempotent and not, also compressed, many segments.
+const LOADS: [(&str, &str); 4] = [
+    ("small", "--create 6 --rate 1500 --record-bytes 40-900 --batch-bytes 1 --idempotent"),
+    ("large", "--create 3 --rate 4000 --batch-bytes 512KiB --connections 2 --topic-config segment.bytes=4194304"),
+    ("packed", "--create 4 --rate 3000 --linger-ms 5 --compression lz4 --keys 100 --idempotent"),
+    ("alone", "--create 1 --rate 300 --batch-bytes 1 --in-flight 1 --connections 8"),
+];
+
+#[test]
+fn corelog_bench_verify_finds_nothing_lost_doubled_or_out_of_order_through_kills_at_random_moments() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut random = Random::new(test_seed("kills under verify"));
+    let kills = number_from_environment("CORELOG_TEST_KILLS", 5);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let setup = BrokerSetup::new(&folder.path().join("data"), SHARDS);
+    let mut broker = setup.start();
+    let (mut killed, mut round, mut during_start) = (0, 0, 0);
+    while killed < kills {
+        round += 1;
+        let begin = |(name, load): (&str, &str)| {
+            let run = "--fresh --delete-after --ride-out 120 --warm-up 0 --duration 10";
+            Verifier::start(&format!("{name}-{round}"), &setup.bootstrap(), &format!("{load} {run} --seed {round}"))
+        };
+        let mut verifiers = LOADS.map(begin);
+        // Until the last of them is through: also while topics are made and deleted, and while everything is read at the end.
+        while verifiers.iter_mut().any(Verifier::is_running) {
+            std::thread::sleep(random.duration(Duration::ZERO, LEFT_ALONE_MAX));
+            if killed == kills {
+                continue;
+            }
+            broker.kill();
+            killed += 1;
+            while killed < kills && random.chance(KILL_DURING_START_PER_MILLE) {
+                broker = setup.launch();
+                std::thread::sleep(random.duration(Duration::ZERO, Duration::from_millis(80)));
+                broker.kill();
+                (killed, during_start) = (killed + 1, during_start + 1);
+            }
+            broker = setup.start();
+        }
+        for verifier in verifiers {
+            let (said, code) = verifier.finish();
+            let told = said.lines().find(|line| line.contains("verified: ")).unwrap_or_default();
+            assert!(
+                code == Some(0) && told.contains("the broker was away"),
+                "{killed} kills, exit code {code:?}; {said}"
+            );
+            println!("round {round}, {killed} kills: {told}");
+        }
+    }
+    println!("kills under verify: {killed}, of them {during_start} during a start, in {round} rounds");
 }

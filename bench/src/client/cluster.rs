@@ -108,7 +108,7 @@ impl Cluster {
         let first = partitions.min(PARTITIONS_A_REQUEST_MAX);
         let Some(id) = self.create_at_once(name, first, configs).await? else { return Ok(None) };
         if let Err(error) = self.grow(name, first, partitions).await {
-            self.tidy_up(name).await;
+            Self::tidy_up(&self.reactor, &self.bootstrap, name).await;
             return Err(error);
         }
         Ok(Some(Made { id, partitions }))
@@ -248,10 +248,9 @@ impl Cluster {
 
     /// Deletes a topic after something went wrong, if that can be had: over a connection of its own, since the one there may wait
     /// for an answer still.
-    pub async fn tidy_up(&mut self, name: &str) {
-        if let Ok(rpc) = Rpc::connect(&self.reactor, &self.bootstrap).await {
-            self.rpc = rpc;
-            let _ = self.delete(name).await;
+    pub async fn tidy_up(reactor: &Reactor, bootstrap: &str, name: &str) {
+        if let Ok(mut cluster) = Self::connect(reactor, bootstrap).await {
+            let _ = cluster.delete(name).await;
         }
     }
 

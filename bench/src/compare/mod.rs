@@ -270,6 +270,7 @@ fn attempt(
         duration: Duration::from_secs_f64(seconds),
         produce_bytes: workload.produce_bytes,
         broker_pid: peer.pid,
+        ride_out: None,
     };
     let outcome = perform(reactor, &job, options.quiet)?;
     if let Some(error) = outcome.error {
@@ -299,6 +300,7 @@ fn fill(reactor: &Reactor, peer: &Peer, workload: &Workload, target: &TargetSpec
         duration: Duration::from_secs_f64(workload.prefill_bytes as f64 / per_second),
         produce_bytes: None,
         broker_pid: None,
+        ride_out: None,
     };
     match perform(reactor, &job, true)?.error {
         Some(error) => Err(error),

@@ -14,6 +14,7 @@ use corelog_storage::batch::{Batches, Compression, DecompressScratch, Records, d
 use super::check::Check;
 use super::control::Control;
 use super::recorder::{Answered, Recorder};
+use super::ride::{Absence, Ride, is_absence};
 use crate::client::cluster::Topic;
 use crate::client::reader::FrameReader;
 use crate::client::rpc::CLIENT_ID;
@@ -36,6 +37,7 @@ pub enum Look {
 }
 
 /// How load is consumed.
+#[derive(Clone)]
 pub struct ConsumePlan {
     /// Where from.
     pub topic: Topic,
@@ -59,6 +61,8 @@ pub struct ConsumePlan {
     pub look: Look,
     /// The version of Fetch.
     pub version: i16,
+    /// Whether the broker may go away and come back.
+    pub ride: Rc<Ride>,
 }
 
 /// The engine.
@@ -100,11 +104,12 @@ impl Consuming {
     pub fn start(self: &Rc<Self>, streams: Vec<Stream>) {
         for (stream, assigned) in streams.into_iter().zip(self.plan.assignments.clone()) {
             let stream = Rc::new(stream);
+            let number = self.streams.borrow().len();
             self.streams.borrow_mut().push(Rc::clone(&stream));
             let engine = Rc::clone(self);
             self.reading.set(self.reading.get() + 1);
             let started = self.reactor.spawn(async move {
-                engine.read(&stream, &assigned).await;
+                engine.read(number, stream, &assigned).await;
                 engine.reading.set(engine.reading.get() - 1);
             });
             if started.is_err() {
@@ -124,7 +129,8 @@ impl Consuming {
         self.streams.borrow().iter().for_each(|stream| stream.shutdown());
     }
 
-    async fn read(&self, stream: &Stream, assigned: &[(usize, i64)]) {
+    async fn read(&self, number: usize, mut stream: Rc<Stream>, assigned: &[(usize, i64)]) {
+        let absence = Absence::new(&self.plan.ride);
         let partition = |(partition, offset): &(usize, i64)| FetchPartition {
             partition: *partition as i32,
             fetch_offset: *offset,
@@ -145,12 +151,35 @@ impl Consuming {
                     reader.partitions.clone_from(&all);
                 }
             }
-            if let Err(error) = self.fetch(stream, &mut frames, &mut reader).await {
-                // A stop closes the connection under a long poll: no failure of the broker's.
-                if !self.control.is_stopping() {
-                    self.control.fail(error);
-                }
+            if reader.partitions.is_empty() {
                 return;
+            }
+            let why = match self.fetch(&stream, &mut frames, &mut reader).await {
+                Ok(()) => {
+                    absence.answered();
+                    continue;
+                }
+                Err(why) => why,
+            };
+            stream.shutdown();
+            let again = match is_absence(&why) {
+                true => absence.reconnect(&self.reactor, &self.control, &self.plan.topic.leader, why).await,
+                false => Err(why),
+            };
+            match again {
+                Ok(again) => {
+                    (stream, frames) = (Rc::new(again), FrameReader::default());
+                    if let Some(place) = self.streams.borrow_mut().get_mut(number) {
+                        *place = Rc::clone(&stream);
+                    }
+                }
+                Err(error) => {
+                    // A stop closes the connection under a long poll: no failure of the broker's.
+                    if !self.control.is_stopping() {
+                        self.control.fail(error);
+                    }
+                    return;
+                }
             }
         }
     }
@@ -203,6 +232,12 @@ impl Consuming {
         }
         let (mut records, mut bytes) = (0, 0);
         for partition in response.responses.iter().flat_map(|topic| &topic.partitions) {
+            if partition.error_code == ErrorCode::OffsetOutOfRange
+                && let (Look::Verify(check), Some(_)) = (&self.plan.look, self.plan.ride.patience())
+            {
+                self.leave(partition.partition_index, reader, check);
+                continue;
+            }
             if partition.error_code != ErrorCode::None {
                 let what = format!("fetching from {} partition {}", self.plan.topic.name, partition.partition_index);
                 return Err(refused(what, partition.error_code));
@@ -218,6 +253,14 @@ impl Consuming {
             self.recorder.borrow_mut().answered(Answered { now_ns: now, sent_ns, records, bytes });
         }
         Ok(())
+    }
+
+    /// What was read of a partition is no longer there: that is noted, and the partition not read on.
+    fn leave(&self, partition: i32, reader: &mut Reader, check: &RefCell<Check>) {
+        if let Some(at) = reader.partitions.iter().position(|one| one.partition == partition) {
+            let left = reader.partitions.swap_remove(at);
+            check.borrow_mut().cut_short(partition as u32, left.fetch_offset);
+        }
     }
 
     fn take_batches(

@@ -16,9 +16,14 @@
 pub mod check;
 pub mod consume;
 pub mod control;
+pub mod ending;
 pub mod heads;
+mod lane;
 pub mod produce;
+pub mod ranges;
 pub mod recorder;
+pub mod ride;
 pub mod run;
 pub mod schedule;
 pub mod send_list;
+pub mod set_up;

@@ -2,9 +2,12 @@
 //!
 //! Holds: arrivals, requests in flight, what each answer means for the counts. Never touches: where bytes of batches come
 //! from, when arrivals are due.
+//!
+//! **A broker that goes away** and may ([`Ride`]): requests that were open have no answer, so nobody knows whether they were
+//! done. An idempotent producer sends them again, as they were, until they are answered; the broker must know them again. Without
+//! idempotence they are left: sent again, they could rightly be there twice, and a broker that doubles records were not found out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,14 +18,17 @@ use corelog_reactor::{Monotonic, Notify, Reactor, Stream};
 
 use super::control::Control;
 use super::heads::Heads;
+use super::lane::{Flight, Lane, LaneState};
+use super::ranges::Unanswered;
 use super::recorder::{Answered, Recorder};
+use super::ride::{Absence, Ride, is_absence};
 use super::schedule::{Pace, Schedule};
 use super::send_list::SendList;
 use crate::client::cluster::{ProducerId, Topic};
 use crate::client::reader::FrameReader;
 use crate::error::BenchError;
 use crate::measure::clock::{now_ns, unix_ms};
-use crate::payload::spec::{Random, key};
+use crate::payload::spec::key;
 use crate::payload::stamp::Stamp;
 use crate::payload::template::{Fill, Producer, Template};
 
@@ -59,6 +65,10 @@ pub struct ProducePlan {
     pub timeout_ms: i32,
     /// Seed of the schedule.
     pub seed: u64,
+    /// Whether the broker may go away and come back.
+    pub ride: Rc<Ride>,
+    /// Where records go that are never answered.
+    pub unanswered: Unanswered,
 }
 
 /// The engine.
@@ -75,42 +85,8 @@ pub struct Producing {
     /// The schedule waits here for its next arrival, or the end.
     ended: Notify,
     open: Cell<usize>,
-}
-
-/// One connection.
-struct Lane {
-    number: usize,
-    stream: Stream,
-    wake: Notify,
-    state: RefCell<LaneState>,
-}
-
-struct LaneState {
-    /// When arrivals were due: first those of requests in flight, then those that wait.
-    arrivals: VecDeque<u64>,
-    /// How many of them are in flight.
-    sent: usize,
-    flights: VecDeque<Flight>,
-    next_partition: usize,
-    next_template: usize,
-    next_correlation: i32,
-    /// For each partition: the next sequence, of the idempotent producer and of the stamps.
-    sequences: Vec<u64>,
-    /// For each partition: records acknowledged.
-    acknowledged: Vec<u64>,
-    scratch: Vec<u8>,
-    /// Chooses keys.
-    random: Random,
-}
-
-#[derive(Clone, Copy)]
-struct Flight {
-    correlation: i32,
-    partition: usize,
-    records: usize,
-    batch_bytes: usize,
-    arrivals: usize,
-    sent_ns: u64,
+    /// What the broker refused for good, where that ends the sending and not the run.
+    refusal: RefCell<Option<BenchError>>,
 }
 
 enum Filled {
@@ -148,6 +124,7 @@ impl Producing {
             finishing: Cell::new(false),
             ended: Notify::new(),
             open: Cell::new(0),
+            refusal: RefCell::default(),
         }))
     }
 
@@ -161,22 +138,10 @@ impl Producing {
         let partitions = self.plan.topic.partitions;
         let lanes = streams.len();
         for (number, stream) in streams.into_iter().enumerate() {
-            let state = LaneState {
-                arrivals: VecDeque::new(),
-                sent: 0,
-                flights: VecDeque::new(),
-                next_partition: first_partition(number, lanes, partitions),
-                next_template: number,
-                next_correlation: 0,
-                sequences: vec![0; partitions],
-                acknowledged: vec![0; partitions],
-                scratch: Vec::new(),
-                random: Random::new(self.plan.seed.wrapping_add(number as u64)),
-            };
-            let lane = Rc::new(Lane { number, stream, wake: Notify::new(), state: RefCell::new(state) });
+            let state = LaneState::new(number, lanes, partitions, self.plan.seed);
+            let lane = Rc::new(Lane::new(number, stream, Absence::new(&self.plan.ride), state));
             self.lanes.borrow_mut().push(Rc::clone(&lane));
-            let (engine, sender) = (Rc::clone(self), Rc::clone(&lane));
-            self.spawn(async move { engine.send(&sender).await });
+            self.start_sender(&lane);
             if self.plan.acks != 0 {
                 let engine = Rc::clone(self);
                 self.spawn(async move { engine.receive(&lane).await });
@@ -187,6 +152,16 @@ impl Producing {
             let engine = Rc::clone(self);
             self.spawn(async move { engine.arrive(schedule, start_ns).await });
         }
+    }
+
+    fn start_sender(self: &Rc<Self>, lane: &Rc<Lane>) {
+        let (engine, lane) = (Rc::clone(self), Rc::clone(lane));
+        lane.sending.set(true);
+        self.spawn(async move {
+            engine.send(&lane).await;
+            lane.sending.set(false);
+            lane.sender_left.notify();
+        });
     }
 
     /// No more arrivals: lanes finish what is due, while readers go on.
@@ -208,8 +183,14 @@ impl Producing {
         let each = if self.plan.linger.is_some() { 1 } else { self.batch_records as u64 };
         let mut recorder = self.recorder.borrow_mut();
         for lane in self.lanes.borrow().iter() {
-            lane.state.borrow().arrivals.iter().for_each(|due| recorder.gave_up(*due, now, each));
+            let state = lane.state.borrow();
+            state.arrivals.iter().for_each(|due| recorder.gave_up(*due, now, each));
+            state.flights.iter().for_each(|flight| self.note_unanswered(lane, flight));
         }
+    }
+
+    fn note_unanswered(&self, lane: &Lane, flight: &Flight) {
+        self.plan.unanswered.add(flight.partition as u32, lane.number as u32, flight.sequences());
     }
 
     /// The rate that was asked for, if records that were due are still not sent: it was too high.
@@ -222,19 +203,25 @@ impl Producing {
         self.open.get()
     }
 
-    fn is_finishing(&self) -> bool {
+    /// Whether no more is sent than what is due.
+    pub fn is_finishing(&self) -> bool {
         self.finishing.get() || self.control.is_stopping()
     }
 
     /// Ends what is still open.
     pub fn abort(&self) {
-        self.lanes.borrow().iter().for_each(|lane| lane.stream.shutdown());
+        self.lanes.borrow().iter().for_each(|lane| lane.stream().shutdown());
         self.wake_all();
     }
 
-    /// Records acknowledged, by lane and partition.
-    pub fn acknowledged(&self) -> Vec<Vec<u64>> {
-        self.lanes.borrow().iter().map(|lane| lane.state.borrow().acknowledged.clone()).collect()
+    /// Records sent, by lane and partition: answered, but for those in the plan's `unanswered`.
+    pub fn sent(&self) -> Vec<Vec<u64>> {
+        self.lanes.borrow().iter().map(|lane| lane.state.borrow().sequences.clone()).collect()
+    }
+
+    /// What the broker refused for good, if that ended the sending and not the run.
+    pub fn take_refusal(&self) -> Option<BenchError> {
+        self.refusal.borrow_mut().take()
     }
 
     /// Arrivals that were due and are not sent.
@@ -260,7 +247,9 @@ impl Producing {
         let lanes = self.lanes.borrow().clone();
         let each = if self.plan.linger.is_some() { 1 } else { self.batch_records as u64 };
         let rate = self.plan.pace.rate().unwrap_or(0.0);
-        let behind_max = BEHIND_MIN.max((rate * BEHIND_S_MAX) as u64);
+        // What is due while the broker is away waits for it.
+        let away_s = self.plan.ride.patience().map_or(0.0, |patience| patience.as_secs_f64());
+        let behind_max = BEHIND_MIN.max((rate * (BEHIND_S_MAX + away_s)) as u64);
         let mut next = 0;
         while !self.is_finishing() {
             let now = now_ns();
@@ -281,39 +270,65 @@ impl Producing {
         self.wake_all();
     }
 
-    async fn send(self: &Rc<Self>, lane: &Rc<Lane>) {
+    async fn send(self: &Rc<Self>, lane: &Lane) {
+        let stream = lane.stream();
         let mut list = SendList::default();
+        if let Err(error) = self.write_again(lane, &mut list) {
+            return self.control.fail(error);
+        }
         loop {
-            match self.fill(lane, &mut list) {
-                Ok(Filled::Something) => {}
-                Ok(Filled::Nothing(until)) => {
-                    let until = until.map_or(Monotonic::MAX, Monotonic::from_nanos);
-                    let _ = self.reactor.until(until, lane.wake.notified()).await;
-                    continue;
-                }
-                Ok(Filled::Finished) => {
-                    // The receiver ends with the connection, once the last answer is in.
-                    if lane.state.borrow().flights.is_empty() {
-                        return lane.stream.shutdown();
-                    }
-                    lane.wake.notified().await;
-                    continue;
-                }
-                Err(error) => return self.control.fail(error),
-            }
             list.close();
             while !list.is_empty() {
-                let (sent, back) = lane.stream.send(list).await;
+                let (sent, back) = stream.send(list).await;
                 list = back;
                 match sent {
                     Ok(count) => list.advance(count),
+                    // Who receives sees the end, too, and says what comes of it.
+                    Err(_) if self.plan.acks != 0 && self.plan.ride.patience().is_some() => return stream.shutdown(),
                     Err(error) => return self.lost(format!("failed ({error})")),
                 }
             }
             if self.plan.acks == 0 {
                 self.settle_unacknowledged(lane);
             }
+            loop {
+                if lane.broken.get() {
+                    return;
+                }
+                match self.fill(lane, &mut list) {
+                    Ok(Filled::Something) => break,
+                    Ok(Filled::Nothing(until)) => {
+                        let until = until.map_or(Monotonic::MAX, Monotonic::from_nanos);
+                        let _ = self.reactor.until(until, lane.wake.notified()).await;
+                    }
+                    Ok(Filled::Finished) => {
+                        // The receiver ends with the connection, once the last answer is in.
+                        if lane.state.borrow().flights.is_empty() {
+                            return stream.shutdown();
+                        }
+                        lane.wake.notified().await;
+                    }
+                    Err(error) => return self.control.fail(error),
+                }
+            }
         }
+    }
+
+    /// Writes what was open on the connection before this one, in its order.
+    fn write_again(&self, lane: &Lane, list: &mut SendList) -> Result<(), BenchError> {
+        let state = &mut *lane.state.borrow_mut();
+        let mut arrivals_before = 0;
+        for at in 0..state.flights.len() {
+            let Some(mut flight) = state.flights.get(at).copied() else { break };
+            flight.correlation = state.next_correlation;
+            state.next_correlation = flight.correlation.wrapping_add(1);
+            self.encode(lane.number, state, list, &mut flight, arrivals_before)?;
+            arrivals_before += flight.arrivals;
+            if let Some(place) = state.flights.get_mut(at) {
+                *place = flight;
+            }
+        }
+        Ok(())
     }
 
     /// Writes requests for what is due, as many as may be in flight.
@@ -367,9 +382,35 @@ impl Producing {
     ) -> Result<(), BenchError> {
         let partition = state.next_partition;
         state.next_partition = if partition + 1 == self.plan.topic.partitions { 0 } else { partition + 1 };
-        let template = &self.plan.templates[state.next_template % self.plan.templates.len()];
-        state.next_template = state.next_template.wrapping_add(1);
+        let template = state.next_template;
+        state.next_template = template.wrapping_add(1);
         let first = state.sequences[partition];
+        state.sequences[partition] = first + records as u64;
+        let correlation = state.next_correlation;
+        state.next_correlation = correlation.wrapping_add(1);
+        let mut flight =
+            Flight { correlation, partition, template, first, records, batch_bytes: 0, arrivals, sent_ns: now };
+        let sent = state.sent;
+        self.encode(lane, state, list, &mut flight, sent)?;
+        state.sent += arrivals;
+        state.flights.push_back(flight);
+        if self.plan.pace != Pace::Unlimited {
+            self.behind.set(self.behind.get().saturating_sub(records as u64));
+        }
+        Ok(())
+    }
+
+    /// Writes the request of `flight`, whose arrivals follow `arrivals_before` others.
+    fn encode(
+        &self,
+        lane: usize,
+        state: &mut LaneState,
+        list: &mut SendList,
+        flight: &mut Flight,
+        arrivals_before: usize,
+    ) -> Result<(), BenchError> {
+        let Flight { correlation, partition, first, records, arrivals, sent_ns, .. } = *flight;
+        let template = &self.plan.templates[flight.template % self.plan.templates.len()];
         let producer = self.plan.producers.as_ref().and_then(|producers| producers.get(lane));
         // Sequences wrap at 2^31, as Kafka's do.
         let producer = producer.map_or(Producer::NONE, |producer| Producer {
@@ -377,18 +418,13 @@ impl Producing {
             epoch: producer.epoch,
             sequence: (first % (1 << 31)) as i32,
         });
-        state.sequences[partition] = first + records as u64;
-        let correlation = state.next_correlation;
-        state.next_correlation = correlation.wrapping_add(1);
-
-        let batch_bytes = if self.plan.stamped || self.plan.keys.is_some() {
+        flight.batch_bytes = if self.plan.stamped || self.plan.keys.is_some() {
             let mut batch = list.take_spare();
             let due = &state.arrivals;
-            let sent = state.sent;
             let stamp = |index: usize| Stamp {
                 producer: lane as u32,
                 sequence: first + index as u64,
-                at_ns: due.get(sent + index.min(arrivals - 1)).copied().unwrap_or(now),
+                at_ns: due.get(arrivals_before + index.min(arrivals - 1)).copied().unwrap_or(sent_ns),
             };
             let fill = |index| Fill {
                 key: self.plan.keys.map(|keys| key(state.random.below(keys))),
@@ -409,38 +445,82 @@ impl Producing {
             list.head().extend_from_slice(tail);
             bytes
         };
-        state.sent += arrivals;
-        state.flights.push_back(Flight { correlation, partition, records, batch_bytes, arrivals, sent_ns: now });
-        if self.plan.pace != Pace::Unlimited {
-            self.behind.set(self.behind.get().saturating_sub(records as u64));
-        }
         Ok(())
     }
 
+    /// Receives answers, on this connection and those that come in its place.
     async fn receive(self: &Rc<Self>, lane: &Rc<Lane>) {
+        loop {
+            let stream = lane.stream();
+            let why = self.receive_on(lane, &stream).await;
+            if self.has_all(lane) || self.control.has_failed() {
+                return;
+            }
+            stream.shutdown();
+            lane.broken.set(true);
+            lane.wake.notify();
+            while lane.sending.get() {
+                lane.sender_left.notified().await;
+            }
+            let rides = self.plan.ride.patience().is_some();
+            let ends_sending = rides && !is_absence(&why);
+            if ends_sending || (rides && self.plan.producers.is_none()) {
+                self.leave_open_requests(lane);
+            }
+            if ends_sending {
+                self.refusal.borrow_mut().get_or_insert(why);
+                return self.finish();
+            }
+            if self.has_all(lane) {
+                return;
+            }
+            match lane.absence.reconnect(&self.reactor, &self.control, &self.plan.topic.leader, why).await {
+                Ok(stream) => lane.renew(stream),
+                Err(error) => {
+                    self.control.fail(error);
+                    return self.wake_all();
+                }
+            }
+            self.start_sender(lane);
+        }
+    }
+
+    /// Whether everything that was due has its answer, and nothing more will be.
+    fn has_all(&self, lane: &Lane) -> bool {
+        self.is_finishing() && lane.state.borrow().arrivals.is_empty()
+    }
+
+    /// Receives answers until the connection is of no use any more; returns why.
+    async fn receive_on(self: &Rc<Self>, lane: &Lane, stream: &Stream) -> BenchError {
         let mut reader = FrameReader::default();
         loop {
-            let frame = match reader.next(&lane.stream, &self.reactor).await {
+            let frame = match reader.next(stream, &self.reactor).await {
                 Ok(frame) => frame,
-                Err(what) => {
-                    let state = lane.state.borrow();
-                    let finished = self.is_finishing() && state.arrivals.is_empty();
-                    if !finished && !self.control.has_failed() {
-                        drop(state);
-                        self.lost(what);
-                    }
-                    return;
-                }
+                Err(what) => return self.lost_error(what),
             };
             let now = now_ns();
-            let Some(flight) = lane.state.borrow_mut().flights.pop_front() else {
-                return self.lost("answered what was not asked".into());
+            let Some(flight) = lane.state.borrow().flights.front().copied() else {
+                return self.lost_error("answered what was not asked".into());
             };
             if let Err(error) = self.check(frame, flight) {
-                return self.control.fail(error);
+                return error;
             }
+            lane.state.borrow_mut().flights.pop_front();
+            lane.absence.answered();
             self.settle(lane, flight, now);
             lane.wake.notify();
+        }
+    }
+
+    /// What is open stays without an answer.
+    fn leave_open_requests(&self, lane: &Lane) {
+        let state = &mut *lane.state.borrow_mut();
+        let (now, mut recorder) = (now_ns(), self.recorder.borrow_mut());
+        for flight in state.flights.drain(..) {
+            self.note_unanswered(lane, &flight);
+            let each = (flight.records / flight.arrivals.max(1)) as u64;
+            state.arrivals.drain(..flight.arrivals).for_each(|due| recorder.gave_up(due, now, each));
+            state.sent -= flight.arrivals;
         }
     }
 
@@ -454,6 +534,12 @@ impl Producing {
         let partition = response.responses.first().and_then(|topic| topic.partition_responses.first());
         match partition {
             Some(answer) if answer.error_code == ErrorCode::None => Ok(()),
+            // Sent again, it was there already, and too long ago for its offset to be known: as good an answer.
+            Some(answer)
+                if answer.error_code == ErrorCode::DuplicateSequenceNumber && self.plan.ride.patience().is_some() =>
+            {
+                Ok(())
+            }
             Some(answer) => Err(BenchError::Refused {
                 what: format!("producing to {} partition {}", self.plan.topic.name, flight.partition),
                 code: answer.error_code,
@@ -472,7 +558,6 @@ impl Producing {
 
     fn settle(&self, lane: &Lane, flight: Flight, now: u64) {
         let state = &mut *lane.state.borrow_mut();
-        state.acknowledged[flight.partition] += flight.records as u64;
         let mut recorder = self.recorder.borrow_mut();
         let each = (flight.records / flight.arrivals.max(1)) as u64;
         for due in state.arrivals.drain(..flight.arrivals) {
@@ -498,31 +583,5 @@ impl Producing {
     fn lost(&self, what: String) {
         self.control.fail(self.lost_error(what));
         self.wake_all();
-    }
-}
-
-/// Where lane `number` of `lanes` begins its turns over the partitions. Spread out: lanes that began side by side would all go
-/// through the same few of many partitions, one behind the other, and leave the others alone for as long.
-const fn first_partition(number: usize, lanes: usize, partitions: usize) -> usize {
-    (number as u128 * partitions as u128 / lanes as u128) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_reach_every_partition_in_as_many_requests_as_there_are_partitions() {
-        for (lanes, partitions) in [(64, 10_000), (64, 16), (8, 16), (7, 100), (1, 5), (5, 5)] {
-            let mut reached = vec![0; partitions];
-            // Requests of a lane until all lanes together have sent as many as there are partitions.
-            let each = partitions.div_ceil(lanes);
-            for lane in 0..lanes {
-                let first = first_partition(lane, lanes, partitions);
-                assert!(first < partitions);
-                (0..each).for_each(|turn| reached[(first + turn) % partitions] += 1);
-            }
-            assert!(reached.iter().all(|count| *count > 0), "{lanes} lanes, {partitions} partitions");
-        }
     }
 }

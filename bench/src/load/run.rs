@@ -12,18 +12,20 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use corelog_net::wire::ApiKey;
-use corelog_reactor::{Monotonic, Reactor, Stream};
+use corelog_reactor::{Monotonic, Reactor};
 use corelog_storage::batch::Compression;
 
 use super::check::Check;
-use super::consume::{ConsumePlan, Consuming, Look};
+use super::consume::{Consuming, Look};
 use super::control::Control;
-use super::produce::{ProducePlan, Producing};
+use super::ending::{DRAIN_LOOK, DRAIN_S_MAX, Ending, verdict as conclude};
+use super::produce::Producing;
+use super::ranges::Unanswered;
 use super::recorder::{Recorder, Window};
+use super::ride::{Ride, insist};
 use super::schedule::Pace;
-use crate::client::cluster::{Cluster, EARLIEST, LATEST, Made, Topic};
-use crate::client::rpc::connect;
+use super::set_up::{Ready, set_up};
+use crate::client::cluster::Cluster;
 use crate::error::BenchError;
 use crate::interrupt::{heed, is_interrupted};
 use crate::measure::clock::{now_ns, unix_ms};
@@ -31,22 +33,12 @@ use crate::measure::latency::Interval;
 use crate::measure::machine::MachineSample;
 use crate::measure::process::Sample;
 use crate::measure::result::{RunResult, Verified};
-use crate::payload::spec::{RecordMaker, RecordSpec};
-use crate::payload::stamp::STAMP_BYTES;
-use crate::payload::template::Template;
+use crate::payload::spec::RecordSpec;
 
-/// Different batches that a producer sends in turn.
-const TEMPLATES: u64 = 16;
-/// Bytes that all of them may take.
-const TEMPLATE_BYTES_MAX: usize = 64 << 20;
 /// The schedule begins this long after everything is connected.
 const LEAD: Duration = Duration::from_millis(50);
-/// How long answers may take after the last arrival.
-const DRAIN_S_MAX: u64 = 60;
 /// How often an interruption, or a failure, is looked for.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the end of the drain is looked for.
-const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// Where to, and what is made there.
 #[derive(Clone, Debug)]
@@ -166,6 +158,8 @@ pub struct Job {
     pub produce_bytes: Option<u64>,
     /// The broker's process, for its CPU and memory.
     pub broker_pid: Option<u32>,
+    /// How long the broker may be away; `None`: a connection that breaks ends the run.
+    pub ride_out: Option<Duration>,
 }
 
 /// What came of it.
@@ -192,6 +186,8 @@ pub struct Progress<'a> {
     pub consumed: Option<&'a Interval>,
     /// Records due and not sent.
     pub behind: u64,
+    /// For how many seconds the broker has been away, if it is.
+    pub away_s: Option<f64>,
 }
 
 /// Makes the run on this thread. What was measured before a failure is in the outcome.
@@ -204,12 +200,22 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
         return Err(BenchError::Interrupted);
     }
     heed();
-    let mut cluster = Cluster::connect(reactor, &job.target.bootstrap).await?;
-    let topic = prepare(&mut cluster, &job.target).await?;
-    let outcome = measure(reactor, job, &mut cluster, &topic, progress).await;
+    let control = Rc::new(Control::default());
+    let ride = Ride::new(job.ride_out);
+    let unanswered = Unanswered::default();
+    let check = Rc::new(RefCell::new(Check::new(&unanswered)));
+    let look = match job.kind {
+        "verify" => Look::Verify(Rc::clone(&check)),
+        "e2e" => Look::Time,
+        _ => Look::Count,
+    };
+    let set_up = || set_up(reactor, job, &look, &ride, &unanswered);
+    let ready = insist(reactor, &ride, &control, set_up).await?;
+    let topic = ready.topic.name.clone();
+    let outcome = measure(reactor, job, ready, (&control, &ride, &unanswered, &check), progress).await;
     if job.target.delete_after {
         // The figures stand, whatever becomes of the topic.
-        cluster.tidy_up(&topic.name).await;
+        Cluster::tidy_up(reactor, &job.target.bootstrap, &topic).await;
     }
     outcome
 }
@@ -218,36 +224,12 @@ pub async fn run(reactor: &Reactor, job: &Job, progress: &mut dyn FnMut(Progress
 async fn measure(
     reactor: &Reactor,
     job: &Job,
-    cluster: &mut Cluster,
-    topic: &Topic,
+    ready: Ready,
+    (control, ride, unanswered, check): (&Rc<Control>, &Rc<Ride>, &Unanswered, &Rc<RefCell<Check>>),
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, BenchError> {
     let verify = job.kind == "verify";
-    let stamped = job.kind == "e2e" || verify;
-
-    let control = Rc::new(Control::default());
-    let check = Rc::new(RefCell::new(Check::default()));
-    let look = match job.kind {
-        "verify" => Look::Verify(Rc::clone(&check)),
-        "e2e" => Look::Time,
-        _ => Look::Count,
-    };
-
-    // The window is known only when everything stands; recorders are made with it.
-    let producing = match &job.produce {
-        Some(spec) => Some(produce_plan(cluster, topic, spec, stamped).await?),
-        None => None,
-    };
-    let consuming = match &job.consume {
-        Some(spec) => Some(consume_plan(cluster, topic, spec, look).await?),
-        None => None,
-    };
-    // Nobody else is expected to write meanwhile: what `verify` reads is what this run sends.
-    let starts = if verify { cluster.offsets(topic, LATEST).await? } else { Vec::new() };
-    let lanes = producing.as_ref().map_or(0, |plan| plan.lanes);
-    let readers = consuming.as_ref().map_or(0, |plan| plan.assignments.len());
-    let streams = connect_all(reactor, &topic.leader, lanes).await?;
-    let reader_streams = connect_all(reactor, &topic.leader, readers).await?;
+    let Ready { topic, producing, consuming, starts, streams, reader_streams } = ready;
 
     let only_reads = job.produce.is_none();
     let reads_to_the_end =
@@ -268,10 +250,11 @@ async fn measure(
     let recorder = || Ok::<_, BenchError>(Rc::new(RefCell::new(Recorder::new(window, started_unix_ms)?)));
     let (produced, consumed) = (recorder()?, recorder()?);
     let producing = match producing {
-        Some(plan) => Some(Producing::new(plan, reactor, &control, &produced)?),
+        Some(plan) => Some(Producing::new(plan, reactor, control, &produced)?),
         None => None,
     };
-    let consuming = consuming.map(|plan| Consuming::new(plan, reactor, &control, &consumed));
+    let once_more = consuming.clone().filter(|_| ride.patience().is_some());
+    let consuming = consuming.map(|plan| Consuming::new(plan, reactor, control, &consumed));
 
     if is_interrupted() {
         return Err(BenchError::Interrupted);
@@ -285,7 +268,7 @@ async fn measure(
     }
 
     // ---- warm-up, then the seconds that count ----
-    let mut run = Seconds { reactor, window, control: &control, producing: &producing, consuming: &consuming };
+    let mut run = Seconds { reactor, ride, window, control, producing: &producing, consuming: &consuming };
     run.pass(window.from_ns, &produced, &consumed, End::Time, progress).await;
     let own = std::process::id();
     let sample = |pid: u32| Sample::take(pid);
@@ -298,17 +281,22 @@ async fn measure(
     run.pass(window.to_ns, &produced, &consumed, end, progress).await;
     let after = (job.broker_pid.and_then(sample), sample(own), MachineSample::take());
     let ended_ns = control.failed_ns().unwrap_or_else(now_ns).clamp(window.from_ns, window.to_ns);
-    if open_end || control.has_failed() {
+    let refused = producing.as_ref().is_some_and(|engine| engine.is_finishing());
+    if open_end || refused || control.has_failed() {
         produced.borrow_mut().end_at(ended_ns);
         consumed.borrow_mut().end_at(ended_ns);
     }
 
     // ---- answers that are still to come ----
+    let mut again = None;
     if let Some(engine) = &producing {
-        if consuming.is_some() && verify {
-            drain_and_verify(reactor, cluster, topic, &control, engine, &starts, &check).await;
-        } else {
-            control.stop();
+        match &consuming {
+            Some(following) if verify => {
+                let (bootstrap, topic, producing, starts) = (&job.target.bootstrap, &topic, engine, &starts);
+                let ending = Ending { reactor, bootstrap, topic, control, ride, producing, following, check, starts };
+                again = ending.verify(once_more, unanswered).await;
+            }
+            _ => control.stop(),
         }
         engine.wake_all();
     }
@@ -343,9 +331,13 @@ async fn measure(
     produced.borrow_mut().tick(now);
     consumed.borrow_mut().tick(now);
 
-    let acknowledged = producing.as_ref().map(|engine| engine.acknowledged()).unwrap_or_default();
-    let verdict = verify.then(|| check.borrow().verdict(&acknowledged));
-    let error = control.take_failure();
+    let sent = producing.as_ref().map(|engine| engine.sent()).unwrap_or_default();
+    let refusal = producing.as_ref().and_then(|engine| engine.take_refusal());
+    let again = again.as_ref().map(|again| again.borrow());
+    let verdict = verify.then(|| conclude(&check.borrow(), again.as_deref(), &sent, ride, refusal.as_ref()));
+    // Found in all that was read, a loss says more than the refusal that came of it.
+    let says_more = matches!(verdict, Some(Err(_)));
+    let error = control.take_failure().or(refusal.filter(|_| !says_more));
     let usage = |pair: (Option<Sample>, Option<Sample>)| Some(pair.1?.since(&pair.0?));
     let (broker_usage, own_usage) = (usage((before.0, after.0)), usage((before.1, after.1)));
     let verified = verdict.as_ref().map(|verdict| Verified {
@@ -393,6 +385,7 @@ enum End {
 /// Lets seconds pass.
 struct Seconds<'a> {
     reactor: &'a Reactor,
+    ride: &'a Ride,
     window: Window,
     control: &'a Rc<Control>,
     producing: &'a Option<Rc<Producing>>,
@@ -426,7 +419,8 @@ impl Seconds<'_> {
                 End::Read => self.consuming.as_ref().is_none_or(|engine| engine.reading() == 0),
                 End::Produced(bytes) => produced.borrow().bytes() >= bytes,
             };
-            let over = now >= until_ns || self.control.has_failed() || finished;
+            let refused = self.producing.as_ref().is_some_and(|engine| engine.is_finishing());
+            let over = now >= until_ns || self.control.has_failed() || finished || refused;
             if now < next && !over {
                 continue;
             }
@@ -437,6 +431,7 @@ impl Seconds<'_> {
                 produced: self.producing.as_ref().map(|_| &one),
                 consumed: self.consuming.as_ref().map(|_| &two),
                 behind: self.producing.as_ref().map_or(0, |engine| engine.behind()),
+                away_s: self.ride.away_s(),
             });
             if counts {
                 produced.borrow_mut().keep(one);
@@ -447,146 +442,6 @@ impl Seconds<'_> {
             }
         }
     }
-}
-
-/// Stops producing, waits for the last answers, then for the readers to have read all of it.
-async fn drain_and_verify(
-    reactor: &Reactor,
-    cluster: &mut Cluster,
-    topic: &Topic,
-    control: &Rc<Control>,
-    engine: &Rc<Producing>,
-    starts: &[i64],
-    check: &RefCell<Check>,
-) {
-    engine.finish();
-    let give_up = now_ns() + DRAIN_S_MAX * 1_000_000_000;
-    while engine.open() > 0 && now_ns() < give_up && !control.has_failed() {
-        reactor.sleep(DRAIN_LOOK).await;
-    }
-    let ends = match cluster.offsets(topic, LATEST).await {
-        Ok(ends) => ends,
-        Err(error) => return control.fail(error),
-    };
-    let total: i64 = ends.iter().zip(starts).map(|(end, start)| end - start).sum();
-    while check.borrow().records < total.max(0) as u64 && now_ns() < give_up && !control.has_failed() {
-        reactor.sleep(DRAIN_LOOK).await;
-    }
-}
-
-async fn prepare(cluster: &mut Cluster, target: &TargetSpec) -> Result<Topic, BenchError> {
-    if target.fresh {
-        cluster.delete(&target.topic).await?;
-    }
-    let just_made = match target.create {
-        Some(partitions) => cluster.create(&target.topic, partitions, &target.topic_configs).await?,
-        None => None,
-    };
-    let topic = ready(cluster, target, just_made).await;
-    if topic.is_err() && just_made.is_some() && target.delete_after {
-        cluster.tidy_up(&target.topic).await;
-    }
-    topic
-}
-
-async fn ready(cluster: &mut Cluster, target: &TargetSpec, just_made: Option<Made>) -> Result<Topic, BenchError> {
-    let topic = cluster.find(&target.topic, just_made).await?;
-    if let Some(wanted) = target.create.filter(|wanted| *wanted != topic.partitions) {
-        return Err(BenchError::Usage(format!(
-            "topic {} is there with {} partitions, not {wanted}: --fresh makes it anew, without --create it is taken as it is",
-            topic.name, topic.partitions
-        )));
-    }
-    cluster.await_leaders(&topic).await?;
-    Ok(topic)
-}
-
-async fn produce_plan(
-    cluster: &mut Cluster,
-    topic: &Topic,
-    spec: &ProduceSpec,
-    stamped: bool,
-) -> Result<ProducePlan, BenchError> {
-    let producers = if spec.idempotent {
-        let mut producers = Vec::with_capacity(spec.connections);
-        for _ in 0..spec.connections {
-            producers.push(cluster.producer_id().await?);
-        }
-        Some(producers)
-    } else {
-        None
-    };
-    let version = version(cluster, ApiKey::Produce)?;
-    let templates = templates(&spec.records, spec.batch_bytes, stamped)?;
-    Ok(ProducePlan {
-        topic: topic.clone(),
-        lanes: spec.connections,
-        in_flight: spec.in_flight,
-        acks: spec.acks,
-        producers,
-        pace: spec.pace,
-        linger: spec.linger,
-        stamped,
-        keys: spec.records.keys,
-        templates,
-        version,
-        timeout_ms: spec.timeout_ms,
-        seed: spec.records.seed,
-    })
-}
-
-fn templates(records: &RecordSpec, batch_bytes: usize, stamped: bool) -> Result<Vec<Template>, BenchError> {
-    let count = (TEMPLATE_BYTES_MAX / batch_bytes.max(1)).clamp(1, TEMPLATES as usize) as u64;
-    let least = if stamped { STAMP_BYTES } else { 0 };
-    let mut maker = RecordMaker::new(records.clone())?;
-    (0..count).map(|_| Template::new(&mut maker, batch_bytes, least)).collect()
-}
-
-async fn consume_plan(
-    cluster: &mut Cluster,
-    topic: &Topic,
-    spec: &ConsumeSpec,
-    look: Look,
-) -> Result<ConsumePlan, BenchError> {
-    let starts = cluster.offsets(topic, EARLIEST).await?;
-    let ends = cluster.offsets(topic, LATEST).await?;
-    let mut assignments = Vec::new();
-    for group in 0..spec.groups {
-        let from = if group < spec.catch_up_groups { Start::Earliest } else { spec.from };
-        let offsets = match from {
-            Start::Earliest => &starts,
-            Start::Latest => &ends,
-        };
-        for consumer in 0..spec.consumers.min(topic.partitions) {
-            let mine = (consumer..topic.partitions).step_by(spec.consumers);
-            assignments.push(mine.map(|partition| (partition, offsets[partition])).collect());
-        }
-    }
-    Ok(ConsumePlan {
-        topic: topic.clone(),
-        assignments,
-        until: spec.until_end.then_some(ends),
-        again: spec.again,
-        wait_ms_max: spec.wait_ms_max,
-        min_bytes: spec.min_bytes,
-        max_bytes: spec.max_bytes,
-        partition_max_bytes: spec.partition_max_bytes,
-        isolation: i8::from(spec.read_committed),
-        look,
-        version: version(cluster, ApiKey::Fetch)?,
-    })
-}
-
-fn version(cluster: &Cluster, key: ApiKey) -> Result<i16, BenchError> {
-    cluster.versions().get(&key).copied().ok_or(BenchError::Version { api: key.name() })
-}
-
-async fn connect_all(reactor: &Reactor, address: &str, count: usize) -> Result<Vec<Stream>, BenchError> {
-    let mut streams = Vec::with_capacity(count);
-    for _ in 0..count {
-        streams.push(connect(reactor, address).await?);
-    }
-    Ok(streams)
 }
 
 /// The codec's name as Kafka has it.

@@ -33,6 +33,9 @@ impl Line {
         if progress.behind > 0 {
             text.push_str(&format!("  behind {}", progress.behind));
         }
+        if let Some(away_s) = progress.away_s {
+            text.push_str(&format!("  broker away for {away_s:.0} s"));
+        }
         // Clears the rest of the line: the last one may have been longer.
         let _ = write!(stderr(), "\r{text}\x1b[K");
         self.open = true;

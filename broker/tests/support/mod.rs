@@ -14,6 +14,7 @@ pub mod raw;
 pub mod requests;
 pub mod sockets;
 pub mod status;
+pub mod verifier;
 pub mod workload;
 
 /// A number from the environment, for tests that can be run longer than by default.
