@@ -3,13 +3,14 @@
 
 mod log_common;
 
-use corelog_reactor::sim::{DiskFault, NodeId, SimDisk, SimWorld};
+use corelog_reactor::sim::{DiskFault, DiskOpKind, NodeId, SimDisk, SimWorld};
 use corelog_reactor::{Reactor, ReactorLimits};
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::Offset;
-use corelog_storage::log::{CommitLogUse, Log, LogConfig, StorageEnv, StorageOptions};
+use corelog_storage::log::{CommitLogUse, Log, LogConfig, LogName, StorageEnv, StorageOptions};
 use log_common::*;
 use std::path::Path;
+use std::time::Duration;
 
 struct Bench {
     world: SimWorld,
@@ -103,6 +104,61 @@ fn a_failing_folder_fences_its_logs_alone_and_a_trial_tells_which_one_it_is() {
         assert!(two.try_folder().await.is_ok(), "it is well again");
         let left: Vec<_> = ["/one", "/two"].map(|folder| bench.disk().list(Path::new(folder))).concat();
         assert!(!left.iter().any(|path| path.to_string_lossy().contains(".trial")), "{left:?}");
+    });
+}
+
+#[test]
+fn nothing_is_acknowledged_once_the_folder_has_another_file_system_and_another_folder_goes_on() {
+    for commit_log in [CommitLogUse::Never, CommitLogUse::Always] {
+        let bench = bench();
+        bench.reactor.block_on(async {
+            let (_data, one, two) =
+                bench.folders(StorageOptions { commit_log, first_room_bytes: 0, ..StorageOptions::default() }).await;
+            let (log_one, log_two) = (log_in(&one).await, log_in(&two).await);
+            bench.disk().set_device(Path::new("/two"), 7);
+            // More than the first segment's file holds, or the first that goes to the commit log.
+            let mut refused = false;
+            for n in 0..40 {
+                append(&log_one, &batch(1, 5_000, n)).unwrap();
+                commit_all(&log_one).await;
+                if !refused {
+                    append(&log_two, &batch(1, 5_000, n)).unwrap();
+                    refused = log_two.commit().await.is_err();
+                }
+            }
+            assert!(refused && log_two.fenced().is_some(), "{commit_log:?}: {:?}", log_two.status());
+            assert!(log_two.durable_end() < log_two.log_end(), "{commit_log:?}: {:?}", log_two.status());
+            assert!(two.try_folder().await.is_err(), "{commit_log:?}: a trial of it");
+            assert!(two.flush_checkpoint().await.is_err(), "{commit_log:?}: its checkpoint");
+            let config = LogConfig::default();
+            let other = LogName { topic: "other".to_owned(), ..name() };
+            assert!(Log::create(&two, other, config).await.is_err(), "{commit_log:?}: a new log in it");
+            assert_eq!((log_one.durable_end(), one.failures()), (Offset(40), 0), "{commit_log:?}");
+        });
+    }
+}
+
+#[test]
+fn a_folder_whose_mount_does_not_answer_holds_up_nobody_but_its_own_logs() {
+    let bench = bench();
+    bench.reactor.block_on(async {
+        let options = StorageOptions { first_room_bytes: 0, ..StorageOptions::default() };
+        let (_data, one, two) = bench.folders(options).await;
+        let (log_one, log_two) = (log_in(&one).await, log_in(&two).await);
+        const LONG: Duration = Duration::from_secs(3600);
+        bench.disk().set_fault(|op| {
+            (op.kind == DiskOpKind::Stat && op.path.starts_with("/two")).then_some(DiskFault::Slow(LONG))
+        });
+        for log in [&log_one, &log_two] {
+            append(log, &batch(1, 100, 3)).unwrap();
+        }
+        let (own, began) = (log_two.clone(), bench.reactor.now());
+        bench.reactor.spawn(async move { own.commit().await.unwrap() }).unwrap();
+        commit_all(&log_one).await;
+        assert!(bench.reactor.now().saturating_since(began) < Duration::from_secs(1));
+        assert_eq!((log_one.durable_end(), log_two.durable_end()), (Offset(1), Offset(0)));
+        bench.reactor.sleep(LONG).await;
+        assert_eq!(log_two.durable_end(), Offset(1), "it has answered");
     });
 }
 

@@ -136,6 +136,8 @@ pub enum Op {
     Unlink { path: *const c_char, directory: bool },
     /// Make a directory.
     Mkdir { path: *const c_char, mode: u32 },
+    /// What is known of the file a path leads to, statx(2): only what it is on.
+    Stat { path: *const c_char, into: *mut libc::statx },
     /// Connect a socket made by [`Driver::socket`].
     Connect { handle: Handle, addr: *const libc::sockaddr, addr_len: libc::socklen_t },
     /// Readiness for reading (of a listener: a waiting connection), reported again and again until cancelled. A
@@ -229,6 +231,8 @@ pub trait Driver {
     fn changed_at(&mut self, _path: &Path) -> io::Result<Option<UnixMillis>> {
         Ok(None)
     }
+    /// The device that the file at this path is on, at once: blocks the core.
+    fn device_of(&mut self, path: &Path) -> io::Result<u64>;
     /// Closes, behind everything submitted so far: for when no op slot is free.
     fn close_now(&mut self, handle: Handle);
     /// Prepares an open file for many operations, until it is closed; see [`crate::File::keep_at_hand`]. False: it goes

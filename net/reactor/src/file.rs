@@ -208,6 +208,23 @@ impl Reactor {
         count(result).map(drop)
     }
 
+    /// The device of the file system that a path leads to now, as in st_dev of stat(2).
+    ///
+    /// # Errors
+    /// As the system gives them.
+    pub async fn device_of(&self, path: &Path) -> io::Result<u64> {
+        // SAFETY: a plain C structure for which all zeroes is a valid value.
+        let about: Box<libc::statx> = Box::new(unsafe { std::mem::zeroed() });
+        let lent = (checked(path)?.to_path_buf(), about);
+        let stat = OpFuture::new(self, lent, |(path, about): &mut (_, Box<libc::statx>), scratch: &mut Scratch| {
+            c_path(path, &mut scratch.path);
+            Op::Stat { path: scratch.path.as_ptr().cast(), into: &raw mut **about }
+        });
+        let (result, (_, about)) = stat.await;
+        count(result)?;
+        Ok(libc::makedev(about.stx_dev_major, about.stx_dev_minor))
+    }
+
     /// Makes what was created, renamed or removed in this folder durable.
     pub async fn sync_dir(&self, path: &Path) -> io::Result<()> {
         if self.0.forgets_folders.get() {

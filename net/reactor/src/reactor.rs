@@ -437,6 +437,14 @@ impl Reactor {
         self.0.driver.borrow_mut().list_dir(path)
     }
 
+    /// The same as [`Reactor::device_of`], at once. Blocks the core: for the start-up.
+    ///
+    /// # Errors
+    /// As the system gives them.
+    pub fn device_of_now(&self, path: &Path) -> io::Result<u64> {
+        self.0.driver.borrow_mut().device_of(path)
+    }
+
     /// When what is in a file was last changed; `None` in the simulation, which keeps no such times.
     ///
     /// # Errors

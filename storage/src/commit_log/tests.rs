@@ -61,7 +61,7 @@ fn commit_log_with(reactor: &Reactor, replay: &Replay, no_space_retry: Duration)
         shard: ShardId(2),
         direct: true,
         reserve: Reserve::new(Path::new(DATA), 0),
-        presence: Presence::of(Path::new(DATA), true),
+        presence: Presence::of(reactor, Path::new(DATA)),
         file_bytes: FILE_BYTES,
         files_max: 3,
         no_space_retry,

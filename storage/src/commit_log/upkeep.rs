@@ -158,7 +158,7 @@ impl CommitLog {
     async fn make(&self, number: u64) -> io::Result<()> {
         let (reactor, folder) = (&self.0.reactor, &self.0.folder);
         self.0.parts.reserve.may_grow()?;
-        self.0.parts.presence.check()?;
+        self.0.parts.presence.check(&self.0.reactor).await?;
         mkdir_if_missing(reactor, folder).await?;
         if let Some(data) = folder.parent() {
             reactor.sync_dir(data).await?;
@@ -190,7 +190,7 @@ impl CommitLog {
         self.write_header(&file, generation).await?;
         self.0.reactor.sync_dir(&self.0.folder).await?;
         // Else it is one that the next start does not find.
-        self.0.parts.presence.check()?;
+        self.0.parts.presence.check(&self.0.reactor).await?;
         Ok((file, generation))
     }
 

@@ -6,36 +6,31 @@
 //! on; one that is made by its path is not there at the next start. So whatever makes a file that acknowledged records are
 //! to go to looks here when it has made it.
 
+use corelog_reactor::Reactor;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// A data folder as it was taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Presence {
     folder: PathBuf,
-    /// The device of its file system; `None` where nobody can say, and in a simulation.
+    /// The device of its file system; `None` where nobody can say.
     device: Option<u64>,
 }
 
 impl Presence {
     /// Of the folder as it is now.
-    pub(crate) fn of(folder: &Path, is_simulated: bool) -> Self {
-        let device = if is_simulated { None } else { device_of(folder).ok() };
-        Self { folder: folder.to_path_buf(), device }
+    pub(crate) fn of(reactor: &Reactor, folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), device: reactor.device_of_now(folder).ok() }
     }
 
     /// # Errors
     /// When the path leads elsewhere now, or nowhere.
-    pub(crate) fn check(&self) -> io::Result<()> {
+    pub(crate) async fn check(&self, reactor: &Reactor) -> io::Result<()> {
         let Some(device) = self.device else { return Ok(()) };
-        if device_of(&self.folder)? == device {
+        if reactor.device_of(&self.folder).await? == device {
             return Ok(());
         }
         Err(io::Error::other("its file system is not mounted any more, another folder has its path"))
     }
-}
-
-fn device_of(folder: &Path) -> io::Result<u64> {
-    std::fs::metadata(folder).map(|found| found.dev())
 }

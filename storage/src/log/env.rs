@@ -120,7 +120,7 @@ impl StorageEnv {
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
         let files = options.commit_log_files_max.max(1) * options.data_folders.max(1);
         let logs_share = reactor.pool().budget() as u64 / 4 / files as u64;
-        let presence = Presence::of(&data, reactor.is_simulated());
+        let presence = Presence::of(&reactor, &data);
         let parts = Parts {
             presence: presence.clone(),
             reactor: reactor.clone(),
@@ -402,7 +402,7 @@ impl StorageEnv {
             };
             let ended = CheckpointWrite(self);
             let path = checkpoint_path(&inner.data, inner.shard);
-            let result = match self.is_still_there() {
+            let result = match self.is_still_there().await {
                 Ok(()) => replace_file(&inner.reactor, &path, bytes).await,
                 gone => gone,
             };

@@ -60,8 +60,8 @@ impl StorageEnv {
     ///
     /// # Errors
     /// When it is not: see [`Presence`].
-    pub(super) fn is_still_there(&self) -> io::Result<()> {
-        self.health().presence.check()
+    pub(super) async fn is_still_there(&self) -> io::Result<()> {
+        self.health().presence.check(self.reactor()).await
     }
 
     /// Tries whether the folder still takes a durable write, and gives it back. A disk that is full, or a broker without
@@ -70,7 +70,7 @@ impl StorageEnv {
     /// # Errors
     /// How it failed.
     pub async fn try_folder(&self) -> io::Result<()> {
-        self.is_still_there()?;
+        self.is_still_there().await?;
         let path = self.data().join(format!("{TRIAL_FILE}.{}", self.shard()));
         match self.write_and_read(&path).await {
             Err(error) if is_shortage(&error) => Ok(()),

@@ -73,7 +73,7 @@ impl Log {
                 return Err(OpenError::Unclaimed { folder, file: entry.name.clone() });
             }
         }
-        env.is_still_there().and_then(|()| env.reserve().may_grow()).map_err(failed(&folder, "make it"))?;
+        env.is_still_there().await.and_then(|()| env.reserve().may_grow()).map_err(failed(&folder, "make it"))?;
         if let Some(known) = known(env, &name.key()) {
             let offset = known.recovery.offset.max(known.log_start);
             if !is_loss_accepted {

@@ -305,7 +305,7 @@ impl Log {
         };
         reactor.sync_dir(&inner.folder).await?;
         // Else it is one that the next start does not find.
-        inner.env.is_still_there()?;
+        inner.env.is_still_there().await?;
         let room = file.len()?;
         let mut state = inner.state.borrow_mut();
         if let Some(segment) = state.segment_mut(base) {

@@ -19,6 +19,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -384,6 +385,10 @@ impl Driver for RingDriver {
 
     fn changed_at(&mut self, path: &Path) -> io::Result<Option<UnixMillis>> {
         sockets::changed_at(path).map(Some)
+    }
+
+    fn device_of(&mut self, path: &Path) -> io::Result<u64> {
+        std::fs::metadata(path).map(|about| about.dev())
     }
 
     fn close_now(&mut self, handle: Handle) {

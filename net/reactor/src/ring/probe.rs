@@ -147,6 +147,7 @@ pub(super) fn build(sq_entries: u32, cq_entries: u32) -> Result<(IoUring, Kernel
         (opcode::OpenAt::CODE, "opening files (IORING_OP_OPENAT)"),
         (opcode::RenameAt::CODE, "renaming (IORING_OP_RENAMEAT)"),
         (opcode::MkDirAt::CODE, "making folders (IORING_OP_MKDIRAT)"),
+        (opcode::Statx::CODE, "asking for a file's device (IORING_OP_STATX)"),
         (opcode::SendMsg::CODE, "sending (IORING_OP_SENDMSG)"),
         (opcode::PollAdd::CODE, "readiness (IORING_OP_POLL_ADD)"),
         (opcode::MsgRingData::CODE, "messages between rings (IORING_OP_MSG_RING)"),

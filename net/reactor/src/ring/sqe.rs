@@ -40,6 +40,7 @@ pub(super) fn file_of(op: &Op) -> Option<Handle> {
         | Op::Rename { .. }
         | Op::Unlink { .. }
         | Op::Mkdir { .. }
+        | Op::Stat { .. }
         | Op::Connect { .. }
         | Op::PollReadable { .. }
         | Op::PollWritable { .. }
@@ -103,6 +104,10 @@ unsafe fn plain_entry(op: Op) -> squeue::Entry {
             opcode::UnlinkAt::new(AT_CWD, path).flags(flags).build()
         }
         Op::Mkdir { path, mode } => opcode::MkDirAt::new(AT_CWD, path).mode(mode).build(),
+        // Always goes to io-wq. As stat(2) does it, but for what a server would have to be asked for.
+        Op::Stat { path, into } => opcode::Statx::new(AT_CWD, path, into.cast())
+            .flags(libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC)
+            .build(),
         Op::Connect { handle, addr, addr_len } => opcode::Connect::new(Fd(handle.0), addr, addr_len).build(),
         Op::PollReadable { handle } => opcode::PollAdd::new(Fd(handle.0), READABLE).multi(true).build(),
         // WAITALL: the kernel goes on by itself after a partial send, instead of one turn for each bufferful.

@@ -35,6 +35,8 @@ pub enum DiskOpKind {
     Unlink,
     /// Making a folder.
     Mkdir,
+    /// Asking for the device that a path leads to.
+    Stat,
 }
 
 impl DiskOpKind {
@@ -48,7 +50,8 @@ impl DiskOpKind {
             | DiskOpKind::Open
             | DiskOpKind::Rename
             | DiskOpKind::Unlink
-            | DiskOpKind::Mkdir => false,
+            | DiskOpKind::Mkdir
+            | DiskOpKind::Stat => false,
         }
     }
 }
@@ -108,6 +111,9 @@ impl Default for DiskLatency {
     }
 }
 
+/// The device of a node's own file system.
+const OWN_DEVICE: u64 = 1;
+
 /// A request in execution.
 pub(super) enum Request {
     Read {
@@ -156,6 +162,10 @@ pub(super) enum Request {
     Mkdir {
         path: PathBuf,
     },
+    Stat {
+        path: PathBuf,
+        into: *mut libc::statx,
+    },
 }
 
 impl Request {
@@ -168,7 +178,11 @@ impl Request {
             | Request::Sync { ino }
             | Request::Allocate { ino, .. }
             | Request::Truncate { ino, .. } => Some(*ino),
-            Request::Open { .. } | Request::Rename { .. } | Request::Unlink { .. } | Request::Mkdir { .. } => None,
+            Request::Open { .. }
+            | Request::Rename { .. }
+            | Request::Unlink { .. }
+            | Request::Mkdir { .. }
+            | Request::Stat { .. } => None,
         }
     }
 }
@@ -183,6 +197,8 @@ pub(super) struct Disk {
     /// What O_DIRECT asks for.
     pub direct_align: u64,
     pub requests: u64,
+    /// Paths that lead to other file systems than the node's own, with their devices.
+    pub mounts: Vec<(PathBuf, u64)>,
 }
 
 impl Disk {
@@ -195,7 +211,14 @@ impl Disk {
             short_per_mille: 0,
             direct_align: 4096,
             requests: 0,
+            mounts: Vec::new(),
         }
+    }
+
+    /// The device that a path leads to.
+    pub fn device_of(&self, path: &Path) -> u64 {
+        let mount = self.mounts.iter().find(|(at, _)| path.starts_with(at));
+        mount.map_or(OWN_DEVICE, |(_, device)| *device)
     }
 
     fn describe(&self, request: &Request, path: &Path) -> DiskOp {
@@ -215,6 +238,7 @@ impl Disk {
             Request::Rename { from, .. } => (DiskOpKind::Rename, from.as_path(), 0, 0),
             Request::Unlink { path, .. } => (DiskOpKind::Unlink, path.as_path(), 0, 0),
             Request::Mkdir { path } => (DiskOpKind::Mkdir, path.as_path(), 0, 0),
+            Request::Stat { path, .. } => (DiskOpKind::Stat, path.as_path(), 0, 0),
         };
         DiskOp { kind, path: path.to_path_buf(), offset, len, number: self.requests }
     }
@@ -232,7 +256,8 @@ impl Disk {
             | DiskOpKind::Open
             | DiskOpKind::Rename
             | DiskOpKind::Unlink
-            | DiskOpKind::Mkdir => self.latency.names,
+            | DiskOpKind::Mkdir
+            | DiskOpKind::Stat => self.latency.names,
         };
         let nanos = rng.nanos(between);
         match self.fault.as_mut().and_then(|fault| fault(&op)) {
@@ -308,6 +333,13 @@ impl Disk {
             Request::Rename { from, to } => self.fs.rename(&from, &to).map(|()| 0),
             Request::Unlink { path, directory } => self.fs.unlink(&path, directory).map(|()| 0),
             Request::Mkdir { path } => self.fs.mkdir(&path).map(|()| 0),
+            Request::Stat { path, into } => {
+                let device = self.device_of(&path);
+                // SAFETY: lent, says the caller, and nobody else looks at it meanwhile.
+                let about = unsafe { &mut *into };
+                (about.stx_dev_major, about.stx_dev_minor) = (libc::major(device), libc::minor(device));
+                Ok(0)
+            }
         }
     }
 

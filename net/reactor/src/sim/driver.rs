@@ -108,6 +108,8 @@ unsafe fn disk_request(world: &World, op: Op) -> Option<Result<(Request, Option<
         Op::Unlink { path: at, directory } => Ok((Request::Unlink { path: unsafe { path(at) }, directory }, None)),
         // SAFETY: as above.
         Op::Mkdir { path: at, mode: _ } => Ok((Request::Mkdir { path: unsafe { path(at) } }, None)),
+        // SAFETY: as above.
+        Op::Stat { path: at, into } => Ok((Request::Stat { path: unsafe { path(at) }, into }, None)),
         Op::Close { .. }
         | Op::Connect { .. }
         | Op::PollReadable { .. }
@@ -171,7 +173,8 @@ impl Driver for SimDriver {
             | Op::Open { .. }
             | Op::Rename { .. }
             | Op::Unlink { .. }
-            | Op::Mkdir { .. } => {}
+            | Op::Mkdir { .. }
+            | Op::Stat { .. } => {}
         }
     }
 
@@ -285,6 +288,11 @@ impl Driver for SimDriver {
             w.node(node).ok_or(libc::EIO)?.disk.fs.len(ino)
         })
         .map_err(errno)
+    }
+
+    fn device_of(&mut self, path: &Path) -> io::Result<u64> {
+        let node = self.node();
+        self.with(|w| w.node(node).ok_or(libc::EIO).map(|n| n.disk.device_of(path))).map_err(errno)
     }
 
     fn close_now(&mut self, handle: Handle) {

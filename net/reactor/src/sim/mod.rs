@@ -387,6 +387,15 @@ impl SimDisk {
         self.set_fault(move |op| which(op).then_some(DiskFault::Errno(libc::EIO)));
     }
 
+    /// From now on this path, and what is below it, says that it is on the file system of this device: as when a mount was
+    /// taken away, though what is there stays the same. (At first all is on device 1.)
+    pub fn set_device(&self, path: &Path, device: u64) {
+        self.with(|d| {
+            d.mounts.retain(|(at, _)| at != path);
+            d.mounts.push((path.to_path_buf(), device));
+        });
+    }
+
     /// Bytes that fit; ENOSPC past it. None: no bound.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.with(|d| d.capacity = bytes);
