@@ -1,4 +1,4 @@
-//! The files of the index of aborted transactions: what a round, a truncation and an interrupted cut make of them.
+//! The files of the index of aborted transactions: what a round of compaction and a truncation make of them, and what is in memory without them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log_common;
@@ -6,7 +6,6 @@ mod log_compacted;
 mod log_model;
 mod log_txn;
 
-use corelog_reactor::sim::{DiskFault, DiskOpKind};
 use corelog_storage::ids::Offset;
 use corelog_storage::log::{Log, LogConfig};
 use log_common::*;
@@ -100,61 +99,6 @@ fn a_truncation_reads_a_damaged_index_anew_from_the_batches() {
         bench.reactor.block_on(async {
             let (_data, _env, log) = bench.open(small()).await;
             check_found(&log, &history, &mut Dice(3), "after a power cut").await;
-        });
-    }
-}
-
-/// What was cut off is gone durably before the recovery point passes its place, also if the process ended in the middle and the
-/// next one found the file as it should be.
-#[test]
-fn entries_that_a_cut_took_off_do_not_come_back_with_a_power_cut() {
-    for seed in 0..12 {
-        let mut bench = bench(seed);
-        let mut history = History::default();
-        let cut = bench.reactor.block_on(async {
-            let (_data, _env, log) = bench.open(LogConfig::default()).await;
-            lead(&log).await;
-            history.data(&log, 1, 1, 10);
-            history.marker(&log, 1, true);
-            let cut = history.end();
-            history.data(&log, 2, 1, 10);
-            history.marker(&log, 2, true);
-            log.close().await.unwrap();
-            cut
-        });
-        bench.kill();
-        bench.reactor.block_on(async {
-            let (_data, _env, log) = bench.open(LogConfig::default()).await;
-            // The cut is made, and its sync does not come to an end.
-            bench.disk().set_fault(|op| {
-                let is_index = op.path.extension().is_some_and(|suffix| suffix == "txnindex");
-                (is_index && op.kind == DiskOpKind::Sync).then_some(DiskFault::Slow(Duration::from_secs(1_000_000)))
-            });
-            let own = log.clone();
-            let task = async move { drop(own.truncate_to(Offset(cut)).await) };
-            bench.reactor.spawn(task).unwrap();
-            bench.reactor.sleep(Duration::from_secs(5)).await;
-        });
-        let of_cut = |history: &History| history.index(0, cut);
-        assert_eq!(bench.disk().contents(&path(0, ".txnindex")).unwrap(), of_cut(&history), "it was cut");
-        bench.disk().clear_fault();
-        bench.kill();
-        history.cut(cut);
-        bench.reactor.block_on(async {
-            let (_data, _env, log) = bench.open(LogConfig::default()).await;
-            assert_eq!(log.log_end(), Offset(cut), "the truncation is completed");
-            lead(&log).await;
-            // Other records get the offsets, and the recovery point passes them.
-            for _ in 0..5 {
-                history.plain(&log, 1, 10);
-            }
-            log.close().await.unwrap();
-        });
-        bench.cut_power();
-        bench.reactor.block_on(async {
-            let (_data, _env, log) = bench.open(LogConfig::default()).await;
-            assert_eq!(log.log_end().0, history.end());
-            check_found(&log, &history, &mut Dice(1), &format!("seed {seed}")).await;
         });
     }
 }
