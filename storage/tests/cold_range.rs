@@ -4,6 +4,7 @@
 mod log_common;
 
 use corelog_reactor::sim::{DiskFault, DiskOpKind};
+use corelog_storage::batch::HEADER_BYTES;
 use corelog_storage::disk::datadir::DataDir;
 use corelog_storage::ids::Offset;
 use corelog_storage::log::{
@@ -134,6 +135,28 @@ fn a_reader_that_goes_on_gets_every_byte_once_and_reads_one_header_for_a_range()
         // One each, and for each of the few segments: opening, the walk to its first batch, what was left of it.
         assert!(ranges > 15 && requests <= ranges + 3 * 8, "{requests} requests for {ranges} ranges");
     });
+}
+
+#[test]
+fn a_header_that_lies_across_two_blocks_begins_and_ends_a_range_like_any_other() {
+    let across = |position: u64| position % 4096 > 4096 - HEADER_BYTES as u64;
+    let (mut starts, mut ends) = (0, 0);
+    for (seed, size) in [180, 200, 217, 231, 260].into_iter().enumerate() {
+        let bench = bench(seed as u64);
+        bench.reactor.block_on(async {
+            let (_data, _env, log) = bench.cold_log(|n| size + (n % 13) as usize).await;
+            // All within the first segment.
+            for from in (0..300).map(Offset) {
+                for bytes_max in [20_000, 60_000, 110_000] {
+                    let plan = plan(&log, from, log.log_end(), bytes_max).unwrap();
+                    let range = log.cold_range(&plan).await.unwrap_or_else(|| panic!("{from}, {bytes_max}, {size}"));
+                    starts += u32::from(across(range.start));
+                    ends += u32::from(across(range.end));
+                }
+            }
+        });
+    }
+    assert!(starts > 0 && ends > 0, "{starts} {ends}");
 }
 
 #[test]

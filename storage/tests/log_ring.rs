@@ -75,6 +75,58 @@ fn the_segment_being_written_is_at_hand_and_a_sealed_one_is_not() {
     reactor.shutdown();
 }
 
+/// Pages of a file that are in the page cache.
+fn cached_pages(path: &std::path::Path) -> usize {
+    let file = std::fs::File::open(path).unwrap();
+    let (fd, len) = (std::os::fd::AsRawFd::as_raw_fd(&file), file.metadata().unwrap().len() as usize);
+    // SAFETY: a fresh mapping of a file that is not changed meanwhile.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    let mut pages = vec![0u8; len.div_ceil(4096)];
+    // SAFETY: our own mapping, and a byte for each of its pages.
+    assert_eq!(unsafe { libc::mincore(at, len, pages.as_mut_ptr()) }, 0);
+    // SAFETY: our own mapping, used by nobody else.
+    unsafe { libc::munmap(at, len) };
+    pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn finding_where_a_range_begins_and_ends_puts_no_page_into_the_way_of_the_kernels_reading_ahead() {
+    let folder = folder();
+    let reactor = ring();
+    reactor.block_on(async {
+        let options = StorageOptions { range_bytes_min: 4096, ..StorageOptions::default() };
+        let (_data, env) = storage(&reactor, folder.path(), options).await;
+        let log = Log::create(&env, name(), small_segments()).await.unwrap();
+        lead(&log).await;
+        for n in 0..300 {
+            append(&log, &batch(3, 500 + n * 7, n as u64)).unwrap();
+            commit_all(&log).await;
+        }
+        log.close().await.unwrap();
+        drop(log);
+        let log = Log::open(&env, name(), small_segments()).await.unwrap();
+        let (mut files, mut ranges) = (std::collections::BTreeSet::new(), 0);
+        for from in (0..600).step_by(20).map(Offset) {
+            let ReadOutcome::Cold(plan) = log.read(from, log.log_end(), 30_000, true).unwrap() else { continue };
+            let Some(range) = log.cold_range(&plan).await else { continue };
+            ranges += 1;
+            if files.insert(range.file.path().to_owned()) {
+                // Whatever its writing has left there.
+                let file = std::fs::File::open(range.file.path()).unwrap();
+                file.sync_all().unwrap();
+                // SAFETY: no pointers involved.
+                unsafe { libc::posix_fadvise(std::os::fd::AsRawFd::as_raw_fd(&file), 0, 0, libc::POSIX_FADV_DONTNEED) };
+            }
+        }
+        assert!(ranges > 10 && files.len() > 1, "{ranges} ranges of {files:?}");
+        for path in files {
+            assert_eq!(cached_pages(&path), 0, "{}", path.display());
+        }
+    });
+    reactor.shutdown();
+}
+
 #[test]
 fn what_was_committed_is_there_after_a_kill() {
     let folder = folder();

@@ -5,7 +5,8 @@
 //! Only sealed segments: their files don't change, so that the page cache can't be stale, as it could where direct writes
 //! still go. Only whole batches: a range begins and ends with a batch that was looked at (its header), as the sparse index
 //! is believed only where the segment bears it out. Nothing between is looked at: whoever wants that checked reads
-//! ([`Log::read_cold`]).
+//! ([`Log::read_cold`]). Headers are read directly, not through the page cache: a page that is there already stops the kernel's
+//! reading ahead, which begins anew behind it with its smallest pages (decision 0008).
 //!
 //! ```text
 //!   index entries    v              v               v              v
@@ -21,9 +22,10 @@ use super::index_check::names;
 use super::names::{LOG, segment_path};
 use super::read::{ColdPlan, Near};
 use crate::batch::{BatchHeader, HEADER_BYTES};
-use crate::disk::BLOCK_BYTES;
+use crate::disk::files::read_full;
+use crate::disk::{align_down, align_up};
 use crate::ids::Offset;
-use corelog_reactor::SharedFile;
+use corelog_reactor::{AlignedBuf, File, SharedFile};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
@@ -94,7 +96,7 @@ impl Log {
         let file = self.shared_file(&segment).await?;
         let start = match segment.places.find(plan.from) {
             Some(position) => position,
-            None => self.find_start(&file, near, plan).await?,
+            None => self.find_start(&segment.file, near, plan).await?,
         };
         let room_end = start.saturating_add(plan.bytes_max as u64);
         let (end, next_offset) = if plan.limit <= room_end && plan.segment_end <= plan.upper {
@@ -109,7 +111,7 @@ impl Log {
             if end < start.saturating_add(bytes_min) {
                 return None;
             }
-            let header = self.header_at(&file, end, plan.limit).await?;
+            let header = self.header_at(&segment.file, end, plan.limit).await?;
             if !names(entry, &header) {
                 return None;
             }
@@ -144,6 +146,11 @@ impl Log {
                 if self.exchanges(segment.base) != Some(swaps) {
                     return None;
                 }
+                // Also where an exchange broke off: the old one, whose headers prove where a range ends, has another name then.
+                let broken = inner.state.borrow().broken_swap;
+                if broken.is_some_and(|first| segment.base >= first) {
+                    return None;
+                }
                 inner.env.cold().lent(inner.number, segment.base, &file);
                 segment.shared.borrow_mut().get_or_insert(file).clone()
             }
@@ -152,15 +159,14 @@ impl Log {
     }
 
     /// Where the batch that contains the wanted offset begins.
-    async fn find_start(&self, file: &SharedFile, near: Near, plan: &ColdPlan) -> Option<u64> {
+    async fn find_start(&self, file: &File, near: Near, plan: &ColdPlan) -> Option<u64> {
         let mut position = near.floor;
         let mut to_prove = near.entry;
         for _ in 0..WALK_READS_MAX {
-            let (block, have) = self.block_at(file, position, plan.limit).await?;
+            let blocks = self.blocks_at(file, position, plan.limit).await?;
             let begin = position;
             while position < plan.limit {
-                let within = usize::try_from(position - begin).ok()?;
-                let rest = block.get(within..have).unwrap_or_default();
+                let rest = blocks.from(position);
                 if rest.len() < HEADER_BYTES {
                     break;
                 }
@@ -181,23 +187,35 @@ impl Log {
         None
     }
 
-    async fn header_at(&self, file: &SharedFile, position: u64, limit: u64) -> Option<BatchHeader> {
-        let (block, have) = self.block_at(file, position, limit).await?;
-        BatchHeader::parse(block.get(..have)?).ok()
+    async fn header_at(&self, file: &File, position: u64, limit: u64) -> Option<BatchHeader> {
+        BatchHeader::parse(self.blocks_at(file, position, limit).await?.from(position)).ok()
     }
 
-    /// A block's worth of bytes from `position` on, fewer at the segment's end.
-    async fn block_at(
-        &self,
-        file: &SharedFile,
-        position: u64,
-        limit: u64,
-    ) -> Option<(corelog_reactor::AlignedBuf, usize)> {
+    /// The block of `position`, and the next one if a header from there on goes into it.
+    async fn blocks_at(&self, file: &File, position: u64, limit: u64) -> Option<Blocks> {
         let env = &self.0.env;
-        let buf = take(env, BLOCK_BYTES as usize).ok()?;
-        let (read, buf) = file.read_at(env.reactor(), buf, position).await;
+        let start = align_down(position);
+        let end = align_up(position + HEADER_BYTES as u64).min(align_up(limit));
+        let buf = take(env, usize::try_from(end.checked_sub(start)?).ok()?).ok()?;
         // What fails here fails in the careful read, too, which says so.
-        let have = read.ok()?.min(usize::try_from(limit.saturating_sub(position)).unwrap_or(usize::MAX));
-        Some((buf, have))
+        let (read, buf) = read_full(file, buf, start).await;
+        let have = read.ok()?.min(usize::try_from(limit.saturating_sub(start)).unwrap_or(usize::MAX));
+        Some(Blocks { buf, start, have })
+    }
+}
+
+/// A few blocks of a segment.
+struct Blocks {
+    buf: AlignedBuf,
+    start: u64,
+    /// Bytes of them that the segment has.
+    have: usize,
+}
+
+impl Blocks {
+    /// What there is from this position of the segment on.
+    fn from(&self, position: u64) -> &[u8] {
+        let within = usize::try_from(position.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.buf.get(within..self.have).unwrap_or_default()
     }
 }
