@@ -328,3 +328,37 @@ fn rot_in_a_segment_that_the_commit_log_covers_is_mended() {
     let found = run(&world, &broker.reactor, async move { read_all(&log, Offset(0), 1_000).await });
     assert_eq!(found, all);
 }
+
+#[test]
+fn a_log_that_gets_little_is_written_back_once_while_the_commit_log_goes_round() {
+    let world = SimWorld::new(5);
+    let node = world.add_node();
+    let options = StorageOptions {
+        write_back_bytes: 256 << 10,
+        commit_log_file_bytes: 64 << 10,
+        commit_log_files_max: 8,
+        ..always()
+    };
+    let broker = Broker::start(&world, node, 1, 1, options);
+    for (n, log) in broker.logs.iter().cloned().enumerate() {
+        let own = broker.reactor.clone();
+        let work = async move {
+            lead(&log).await;
+            own.sleep(Duration::from_micros(n as u64 * 400)).await;
+            loop {
+                append(&log, &batch(1, 100, n as u64)).unwrap();
+                log.commit().await.unwrap();
+                own.sleep(Duration::from_millis(5)).await;
+            }
+        };
+        broker.reactor.spawn(work).unwrap();
+    }
+    world.run_for(Duration::from_secs(2));
+    let before = broker.counters().remove(0);
+    world.run_for(Duration::from_secs(3));
+    let after = broker.counters().remove(0);
+    let (commits, write_backs) = (after.logged_commits - before.logged_commits, after.write_backs - before.write_backs);
+    assert!(after.log_recycles > before.log_recycles + 16, "{after:?}");
+    assert!(commits > 30 * write_backs, "{write_backs} write-backs for {commits} commits");
+    assert_eq!(after.commits - before.commits, 0, "no commit had to go to its segment itself");
+}

@@ -100,6 +100,8 @@ pub struct BrokerConfig {
     pub prewrite_bytes_per_data_dir: u64,
     /// `corelog.commit.log`: when small commits go through a core's commit log.
     pub commit_log: CommitLogUse,
+    /// `corelog.commit.log.bytes`: the space of a core's commit log in a data folder.
+    pub commit_log_bytes: u64,
     /// `corelog.connections.per.core.max`
     pub connections_per_core_max: usize,
 

@@ -152,6 +152,7 @@ pub(super) fn build(parts: Parts) -> Result<BrokerConfig, Problems> {
             // The table allows no fourth.
             _ => CommitLogUse::Auto,
         },
+        commit_log_bytes: reader.count("corelog.commit.log.bytes"),
         connections_per_core_max: reader.size("corelog.connections.per.core.max"),
         connections_max: reader.size("max.connections"),
         connections_per_ip_max: reader.size("max.connections.per.ip"),

@@ -143,6 +143,7 @@ impl ShardSeed {
             break_durability_for_a_test: self.options.broken == Broken::NoDsync,
             tail_cache_bytes_max: config.tail_cache_bytes_per_core as usize,
             commit_log: config.commit_log,
+            commit_log_file_bytes: config.commit_log_bytes / self.options.storage.commit_log_files_max as u64,
             range_bytes_min: config.fetch_splice_bytes_min,
             prewritten_bytes_max: config.prewrite_bytes_per_data_dir / self.server.shards as u64,
             data_folders: 1 + self.more.len(),

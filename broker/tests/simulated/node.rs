@@ -50,7 +50,6 @@ impl Setup {
                 checkpoint_interval: Duration::from_millis(pick(&[5, 200])),
                 no_space_retry: Duration::from_millis(pick(&[5, 500])),
                 cold_segments_max: 3,
-                commit_log_file_bytes: pick(&[64 << 10, 256 << 10, 16 << 20]),
                 write_back_bytes: pick(&[2 << 10, 16 << 10, 256 << 10]),
                 ..StorageOptions::default()
             },
@@ -61,6 +60,7 @@ impl Setup {
             format!("corelog.tail.cache.bytes.per.core={}", pick(&[16 << 10, 256 << 10, 8 << 20])),
             format!("corelog.prewrite.bytes={}", pick(&[0, 4 << 20])),
             format!("corelog.commit.log={}", ["always", "auto", "always", "never"][pick(&[0, 1, 2, 3]) as usize]),
+            format!("corelog.commit.log.bytes={}", pick(&[512 << 10, 2 << 20, 32 << 20])),
             format!("metadata.log.max.record.bytes.between.snapshots={}", pick(&[500, 5_000, 20 << 20])),
             format!("corelog.fetch.splice.bytes.min={}", pick(&[0, 1, 4_000, 65_536])),
             format!("corelog.fetch.check.crc={}", pick(&[0, 0, 0, 1]) == 1),

@@ -19,8 +19,11 @@ use std::rc::{Rc, Weak};
 
 /// A log that has bytes in the commit log which its segment has not yet.
 pub(crate) trait Holder {
-    /// Asks for them to be written to the segment. Returns whether that can be: not if the log is fenced.
-    fn ask_write_back(&self) -> bool;
+    /// Whether some are in this file, and can be written to the segment: not if the log is fenced.
+    fn can_do_without(&self, file: FileId) -> bool;
+
+    /// Asks for them to be written to the segment, if that can be.
+    fn ask_write_back(&self);
 }
 
 /// A file of the table.
@@ -53,12 +56,27 @@ struct LogFile {
     /// Where the next write goes.
     end: u64,
     bytes: u64,
+    /// How much of it is taken up: it is full when all its bytes are, in the file or in memory (`CommitLog::share`).
+    taken: u64,
     /// Logs that need it, and writes to it that are not over.
     needed_by: usize,
     /// The logs among these, each once. Some may need it no more.
     holders: Vec<Weak<dyn Holder>>,
     /// Where these are in memory.
     listed: HashSet<*const ()>,
+    /// So many of them were asked to do without it.
+    asked: usize,
+    /// None of those that need it can do without it.
+    is_stuck: bool,
+}
+
+/// A full file that is to be free in time.
+pub(super) struct Due {
+    pub(super) id: FileId,
+    /// Logs that need it.
+    pub(super) needed_by: u64,
+    /// Bytes that can be written until it is wanted.
+    pub(super) left: u64,
 }
 
 /// Where a write goes.
@@ -107,9 +125,12 @@ impl Files {
             follows: 0,
             end: FIRST_WRITE,
             bytes,
+            taken: 0,
             needed_by: 0,
             holders: Vec::new(),
             listed: HashSet::new(),
+            asked: 0,
+            is_stuck: false,
         });
     }
 
@@ -122,7 +143,9 @@ impl Files {
     /// `None`: no file is free.
     pub(super) fn begin(&mut self, sequence: u64, bytes_max: u64) -> Option<Place> {
         let current = match self.find(|f| f.used == Use::Current) {
-            Some(index) if self.files.get(index).is_some_and(|f| f.end + bytes_max <= f.bytes) => index,
+            Some(index) if self.files.get(index).is_some_and(|f| f.end + bytes_max <= f.bytes && f.taken < f.bytes) => {
+                index
+            }
             full => {
                 if let Some(file) = full.and_then(|index| self.files.get_mut(index)) {
                     file.used = Use::Filled;
@@ -148,10 +171,11 @@ impl Files {
         })
     }
 
-    /// A write will take so many bytes: the next one goes behind them.
-    pub(super) fn took(&mut self, id: FileId, bytes: u64) {
+    /// A write will take so many bytes: the next one goes behind them. Of what the file can take, that is `share`.
+    pub(super) fn took(&mut self, id: FileId, bytes: u64, share: u64) {
         self.with(id, |file| {
             file.end += bytes;
+            file.taken += share;
             assert!(file.end <= file.bytes, "writes up to {} of a file of {}", file.end, file.bytes);
         });
     }
@@ -176,6 +200,17 @@ impl Files {
             is_free = file.needed_by == 0;
         });
         is_free
+    }
+
+    /// Forgets up to `max` of the logs that held a file which nobody needs. Returns whether there are more.
+    pub(super) fn forget_holders(&mut self, id: FileId, max: usize) -> bool {
+        let mut has_more = false;
+        self.with(id, |file| {
+            file.listed.clear();
+            file.holders.truncate(file.holders.len().saturating_sub(max));
+            has_more = !file.holders.is_empty();
+        });
+        has_more
     }
 
     /// The oldest full file that nobody needs; it is being renewed from now on.
@@ -203,16 +238,77 @@ impl Files {
             file.generation = generation;
             file.used = Use::Ready;
             file.end = FIRST_WRITE;
-            file.holders.clear();
-            file.listed.clear();
+            file.taken = 0;
+            assert!(file.holders.is_empty(), "a commit-log file was renewed before its logs were forgotten");
+            file.asked = 0;
+            file.is_stuck = false;
         });
     }
 
-    /// The logs that may need full files, for each file, oldest first.
-    pub(super) fn holders_of_filled(&self) -> Vec<Vec<Weak<dyn Holder>>> {
-        let mut filled: Vec<&LogFile> = self.files.iter().filter(|f| f.used == Use::Filled).collect();
-        filled.sort_by_key(|f| f.generation);
-        filled.into_iter().map(|f| f.holders.clone()).collect()
+    /// The oldest full file of which somebody is still to be asked, and how much can be written until it is wanted, where so many more files
+    /// of `file_bytes` can be made.
+    pub(super) fn due(&self, more: usize, file_bytes: u64) -> Option<Due> {
+        let index = self.find(|f| f.used == Use::Filled && f.needed_by > 0 && f.asked < f.holders.len())?;
+        let needed_by = self.files.get(index)?.needed_by as u64;
+        let free = self.files.iter().filter(|f| match f.used {
+            Use::Ready | Use::Renewing => true,
+            // All were asked to do without it, or nobody needs it.
+            Use::Filled => f.asked >= f.holders.len() && !f.is_stuck,
+            Use::Current => false,
+        });
+        let free = (free.count() + more) as u64 * file_bytes;
+        Some(Due { id: FileId(index), needed_by, left: free + self.rest() })
+    }
+
+    /// What the current file can still take.
+    pub(super) fn rest(&self) -> u64 {
+        let current = self.files.iter().find(|f| f.used == Use::Current);
+        current.map_or(0, |f| f.bytes.saturating_sub(f.taken.max(f.end)))
+    }
+
+    /// Asks the next log that needs the file, and can, to do without it. Returns whether there was one.
+    pub(super) fn ask_next(&mut self, id: FileId) -> bool {
+        let mut was_asked = false;
+        self.with(id, |file| {
+            // To the one after it, so that it is known when there is none.
+            while let Some(holder) = file.holders.get(file.asked) {
+                if let Some(holder) = holder.upgrade().filter(|holder| holder.can_do_without(id)) {
+                    if was_asked {
+                        break;
+                    }
+                    holder.ask_write_back();
+                    was_asked = true;
+                }
+                file.asked += 1;
+            }
+        });
+        was_asked
+    }
+
+    /// Asks up to `max` logs, from the first again once all have been. Returns how many there were.
+    pub(super) fn ask_many(&mut self, id: FileId, max: usize) -> usize {
+        self.with(id, |file| {
+            if file.asked >= file.holders.len() {
+                file.asked = 0;
+            }
+        });
+        let asked = (0..max).take_while(|_| self.ask_next(id)).count();
+        self.with(id, |file| file.is_stuck = asked == 0);
+        asked
+    }
+
+    /// The full files that somebody needs, oldest first.
+    pub(super) fn filled(&self) -> Vec<FileId> {
+        let filled = self.files.iter().enumerate().filter(|(_, f)| f.used == Use::Filled && f.needed_by > 0);
+        let mut filled: Vec<(usize, u64)> = filled.map(|(index, f)| (index, f.generation)).collect();
+        filled.sort_by_key(|(_, generation)| *generation);
+        filled.into_iter().map(|(index, _)| FileId(index)).collect()
+    }
+
+    /// The logs that are listed with a file.
+    #[cfg(test)]
+    pub(super) fn holders_of(&self, id: FileId) -> usize {
+        self.files.get(id.0).map_or(0, |f| f.holders.len())
     }
 
     /// The logs that may need any file.

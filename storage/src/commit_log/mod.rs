@@ -9,12 +9,13 @@
 //!                         \  |  /
 //!   staging               [a][b][c]                     copied; at most 1 MiB
 //!                            │  one direct durable write
-//!   .commit/0-1     |h|......[a][b][c]|      |          16 MiB, written with zeroes before
+//!   .commit/0-1     |h|......[a][b][c]|      |          32 MiB, written with zeroes before
 //!                            ┆  later, in the background
 //!   segments        a: |....aaaa|   b: |...bbb|         one large write for each
 //! ```
 //!
-//! What is in the commit log is durable. A file of it is used again once everything in it is in the segments, durably;
+//! What is in the commit log is durable. As long as it is there alone it stays in memory as well: so there is a bound for
+//! the batches in a file beside that for its bytes (`writer::Parts`). A file of it is used again once everything in it is in the segments, durably;
 //! one whose logs can't be written stays as it is. If no file is free, commits go to the segments directly, as they do
 //! without a commit log.
 //!
@@ -36,6 +37,8 @@ pub mod replay;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+#[cfg(test)]
+mod upkeep_tests;
 mod writer;
 
 pub(crate) use choice::Choice;

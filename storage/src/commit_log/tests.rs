@@ -14,11 +14,11 @@ use corelog_reactor::{Reactor, ReactorLimits, ShardId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 pub(super) const DATA: &str = "/data";
-const FILE_BYTES: u64 = 128 << 10;
+pub(super) const FILE_BYTES: u64 = 128 << 10;
 const LOGS: i32 = 5;
 
 pub(super) fn key(partition: i32) -> LogKey {
@@ -51,26 +51,26 @@ pub(super) fn run<T: 'static>(world: &SimWorld, reactor: &Reactor, future: impl 
     value.unwrap()
 }
 
-fn commit_log(reactor: &Reactor, replay: &Replay) -> CommitLog {
-    commit_log_with(reactor, replay, Duration::from_millis(1))
+pub(super) fn commit_log(reactor: &Reactor, replay: &Replay) -> CommitLog {
+    CommitLog::new(Path::new(DATA), parts(reactor, replay))
 }
 
-fn commit_log_with(reactor: &Reactor, replay: &Replay, no_space_retry: Duration) -> CommitLog {
-    let parts = Parts {
+pub(super) fn parts(reactor: &Reactor, replay: &Replay) -> Parts {
+    Parts {
         reactor: reactor.clone(),
         shard: ShardId(2),
         direct: true,
         reserve: Reserve::new(Path::new(DATA), 0),
         presence: Presence::of(reactor, Path::new(DATA)),
         file_bytes: FILE_BYTES,
+        file_batch_bytes: FILE_BYTES,
         files_max: 3,
-        no_space_retry,
+        no_space_retry: Duration::from_millis(1),
         write_back_bytes: 16 << 10,
         break_durability_for_a_test: false,
         next_sequence: replay.next_sequence(),
         next_number: replay.next_number(),
-    };
-    CommitLog::new(Path::new(DATA), parts)
+    }
 }
 
 pub(super) fn read(world: &SimWorld, reactor: &Reactor, replay_from: u64) -> Replay {
@@ -84,35 +84,69 @@ fn byte_of(partition: i32, offset: i64) -> u8 {
 }
 
 /// A log that puts one piece in after the other, and gives files back when asked.
-struct User {
-    asked: Cell<u64>,
-    log: CommitLog,
+pub(super) struct User {
+    /// How often it was asked,
+    pub(super) asked: Cell<u64>,
+    /// and whether it could be.
+    pub(super) looked_at: Cell<u64>,
+    pub(super) log: CommitLog,
     partition: i32,
     /// Offsets that are durable.
-    acked: Cell<i64>,
+    pub(super) acked: Cell<i64>,
     marks: RefCell<Vec<FileId>>,
-    is_stuck: bool,
+    /// Bytes that its segment has not.
+    pub(super) unwritten: Cell<usize>,
+    /// How long its segment's write takes; `None`: it is fenced.
+    takes: Option<Duration>,
+    is_due: Cell<bool>,
+    me: Weak<User>,
 }
 
 impl Holder for User {
-    fn ask_write_back(&self) -> bool {
-        self.asked.set(self.asked.get() + 1);
-        if !self.is_stuck {
-            // As if its segment had everything now.
-            self.marks.take().into_iter().for_each(|file| self.log.release(file));
+    fn can_do_without(&self, file: FileId) -> bool {
+        self.looked_at.set(self.looked_at.get() + 1);
+        self.takes.is_some() && self.marks.borrow().contains(&file)
+    }
+
+    fn ask_write_back(&self) {
+        let (Some(takes), Some(me)) = (self.takes, self.me.upgrade()) else { return };
+        if self.is_due.replace(true) {
+            return;
         }
-        !self.is_stuck
+        self.asked.set(self.asked.get() + 1);
+        let reactor = self.log.0.reactor.clone();
+        let write_back = async move {
+            reactor.sleep(takes).await;
+            me.is_due.set(false);
+            me.unwritten.set(0);
+            me.marks.take().into_iter().for_each(|file| me.log.release(file));
+        };
+        self.log.0.reactor.spawn(write_back).unwrap();
     }
 }
 
 impl User {
-    fn new(log: &CommitLog, partition: i32, acked: i64, is_stuck: bool) -> Rc<Self> {
-        let (acked, marks, asked) = (Cell::new(acked), RefCell::default(), Cell::default());
-        Rc::new(Self { asked, log: log.clone(), partition, acked, marks, is_stuck })
+    pub(super) fn new(log: &CommitLog, partition: i32, acked: i64, is_stuck: bool) -> Rc<Self> {
+        Self::that_takes(log, partition, acked, (!is_stuck).then_some(Duration::ZERO))
+    }
+
+    pub(super) fn that_takes(log: &CommitLog, partition: i32, acked: i64, takes: Option<Duration>) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            asked: Cell::default(),
+            looked_at: Cell::default(),
+            log: log.clone(),
+            partition,
+            acked: Cell::new(acked),
+            marks: RefCell::default(),
+            unwritten: Cell::default(),
+            takes,
+            is_due: Cell::default(),
+            me: me.clone(),
+        })
     }
 
     /// One piece; whether it found a place and is durable.
-    async fn commit(self: &Rc<Self>, bytes: usize) -> Option<bool> {
+    pub(super) async fn commit(self: &Rc<Self>, bytes: usize) -> Option<bool> {
         let start = self.acked.get();
         let piece = Piece {
             key: key(self.partition),
@@ -128,6 +162,7 @@ impl User {
             self.log.hold(ticket.file(), Rc::downgrade(&me));
             self.marks.borrow_mut().push(ticket.file());
         }
+        self.unwritten.set(self.unwritten.get() + bytes);
         let is_durable = ticket.await.is_ok();
         if is_durable {
             self.acked.set(start + 1);
@@ -135,7 +170,7 @@ impl User {
         Some(is_durable)
     }
 
-    async fn commit_for_ever(self: Rc<Self>, reactor: Reactor) {
+    pub(super) async fn commit_for_ever(self: Rc<Self>, reactor: Reactor) {
         let mut n = self.partition as u64;
         loop {
             n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -193,7 +228,7 @@ fn what_is_durable_is_found_after_a_power_cut_also_when_files_are_used_again_and
             reactor.spawn(user.clone().commit_for_ever(reactor.clone())).unwrap();
         }
         world.run_for(Duration::from_micros(500 + seed * 997));
-        let acked: Vec<(i64, bool)> = users.iter().map(|u| (u.acked.get(), u.is_stuck)).collect();
+        let acked: Vec<(i64, bool)> = users.iter().map(|u| (u.acked.get(), u.takes.is_none())).collect();
         recycles += log.counters().recycles;
         drop((users, log, replay));
         world.crash(node);
@@ -444,56 +479,4 @@ fn a_file_that_finds_no_memory_for_its_header_stays_in_the_rotation() {
     world.run_for(Duration::from_millis(300));
     assert!(log.counters().recycles > before + 3, "{before}, then {}", log.counters().recycles);
     assert_eq!(log.counters().files, 3);
-}
-
-#[test]
-fn full_files_are_asked_back_also_where_no_new_one_can_be_made() {
-    let (world, node) = world(15);
-    let reactor = reactor_of(&world, node);
-    let log = commit_log_with(&reactor, &read(&world, &reactor, 0), Duration::from_secs(10));
-    let user = User::new(&log, 0, 0, false);
-    reactor.spawn(user.clone().commit_for_ever(reactor.clone())).unwrap();
-    world.run_until(|| log.counters().files == 1).unwrap();
-    world.disk(node).set_capacity(Some(world.disk(node).used_bytes()));
-    world.run_for(Duration::from_millis(300));
-    assert_eq!(log.counters().files, 1);
-    assert!(log.counters().recycles > 3, "{:?}", log.counters());
-}
-
-#[test]
-fn while_no_file_is_free_commits_do_not_ask_for_one_again_and_again() {
-    let (world, node) = world(16);
-    let reactor = reactor_of(&world, node);
-    let log = commit_log(&reactor, &read(&world, &reactor, 0));
-    let user = User::new(&log, 0, 0, true);
-    reactor.spawn(user.clone().commit_for_ever(reactor.clone())).unwrap();
-    world.run_for(Duration::from_millis(500));
-    let (asked, before) = (user.asked.get(), log.counters().no_place);
-    world.run_for(Duration::from_millis(500));
-    let commits = log.counters().no_place - before;
-    assert!(commits > 500, "{commits} commits");
-    // Up to three files, and a pause between.
-    assert!(user.asked.get() - asked <= 3 * 26, "asked {} times in {commits} commits", user.asked.get() - asked);
-}
-
-#[test]
-fn a_log_is_listed_once_among_those_that_hold_a_file() {
-    let (world, node) = world(17);
-    let reactor = reactor_of(&world, node);
-    let log = commit_log(&reactor, &read(&world, &reactor, 0));
-    // The last one keeps the file.
-    let users: Vec<Rc<User>> = (0..3).map(|partition| User::new(&log, partition, 0, partition == 2)).collect();
-    let (own, mine) = (reactor.clone(), users.clone());
-    run(&world, &reactor, async move {
-        while mine[0].log.0.state.borrow().files.holders_of_filled().is_empty() {
-            for user in &mine {
-                if user.commit(10).await.is_none() {
-                    own.sleep(Duration::from_millis(1)).await;
-                }
-                // Its segment has it already.
-                user.ask_write_back();
-            }
-        }
-    });
-    assert_eq!(log.0.state.borrow().files.holders_of_filled().iter().map(Vec::len).collect::<Vec<_>>(), [3]);
 }

@@ -4,19 +4,20 @@
 //!
 //! A file is wanted as soon as none is ready behind the one being written. It comes from, in this order: a full file
 //! that nobody needs; a new one, while there are fewer than may be; the oldest full one whose logs can be written back.
+//! Logs are asked for it one after the other, from when it is full, so that it is free in time; and at once when it is not.
 //! The last also while there is no space or memory for the others. An idle shard makes none.
 
-use super::files::{FileId, Holder};
+use super::files::FileId;
 use super::format::encode_file_header;
 use super::replay::{self, DoneWith};
 use super::writer::{CommitLog, State};
 use crate::disk::BLOCK_BYTES;
 use crate::disk::files::{is_shortage, mkdir_if_missing, write_full};
 use crate::disk::spare::{write_zeroes, zeroes};
-use corelog_reactor::{AlignedBuf, Durability, File, OpenHow};
+use corelog_reactor::{AlignedBuf, Durability, File, Monotonic, OpenHow};
 use std::io;
 use std::path::Path;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How often the end of the work is looked for at a clean stop.
@@ -25,6 +26,12 @@ const FINISH_LOOK: Duration = Duration::from_millis(1);
 /// How long logs that were asked for a file have, before they, or others, are asked again. They begin the work themselves
 /// when they give it back: this is for those that could not.
 const ASK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Logs asked at once for a file that is wanted now: as many as are written back in that pause, and some.
+const ASKED_MAX: usize = 512;
+
+/// Logs forgotten at once that held a file: all of ten thousand would hold the core for a millisecond.
+const FORGOTTEN_MAX: usize = 512;
 
 /// What is to be done next.
 enum Next {
@@ -53,7 +60,13 @@ impl CommitLog {
         let now = self.0.reactor.now();
         let may_renew = state.files.has_renewable() && state.renew_at.is_none_or(|at| at <= now);
         let may_make = state.files.len() < self.0.parts.files_max && state.make_at.is_none_or(|at| at <= now);
-        may_renew || may_make || state.ask_at.is_none_or(|at| at <= now)
+        may_renew || may_make || self.may_ask(state, now)
+    }
+
+    /// Whether logs are to be asked at once to give a file back: half of the last one is used, and those that were asked in
+    /// good time have not.
+    fn may_ask(&self, state: &State, now: Monotonic) -> bool {
+        state.files.rest() < self.0.parts.file_bytes / 2 && state.ask_at.is_none_or(|at| at <= now)
     }
 
     async fn work(&self) {
@@ -102,25 +115,51 @@ impl CommitLog {
             state.next_number += 1;
             return Next::Make(state.next_number - 1);
         }
-        if state.ask_at.is_none_or(|at| at <= now) {
+        if self.may_ask(state, now) {
             state.ask_at = Some(now + ASK_PAUSE);
             return Next::Ask;
         }
         Next::Nothing
     }
 
-    /// Has the logs of the oldest full file written back that can be.
+    /// Has logs of the oldest full file written back that can be: so many that there is enough to do until it asks again.
     fn ask_for_a_file(&self) {
-        let filled = self.0.state.borrow().files.holders_of_filled();
-        let ask = |holders: &Vec<Weak<dyn Holder>>| {
-            let asked = holders.iter().filter_map(Weak::upgrade).filter(|holder| holder.ask_write_back()).count();
-            asked > 0
+        let mut state = self.0.state.borrow_mut();
+        for id in state.files.filled() {
+            // Each release of the last one begins the work again.
+            if state.files.ask_many(id, ASKED_MAX) > 0 {
+                return;
+            }
+        }
+    }
+
+    /// A write takes up `share` of a file: has as many logs written back as it takes for the oldest full file to be free
+    /// by the time it is wanted. So what follows to the segments is spread evenly, and is not there all at once when no
+    /// file is left; and a log that gets a few records in each file gets those of all files in one write.
+    pub(super) fn keep_up(&self, state: &mut State, share: u64) {
+        let now = self.0.reactor.now();
+        let parts = &self.0.parts;
+        let can_make = state.make_at.is_none_or(|at| at <= now);
+        let more = if can_make { parts.files_max.saturating_sub(state.files.len()) } else { 0 };
+        let Some(due) = state.files.due(more, parts.file_bytes) else {
+            state.asks_due = 0;
+            return;
         };
-        // Each release of the last one begins the work again.
-        let _ = filled.iter().find(|holders| ask(holders));
+        // Done one file early: a write-back takes time, and so does the file's new header.
+        let left = due.left.saturating_sub(parts.file_bytes).max(1);
+        state.asks_due += share * due.needed_by;
+        while state.asks_due >= left {
+            state.asks_due -= left;
+            if !state.files.ask_next(due.id) {
+                return;
+            }
+        }
     }
 
     async fn renew(&self, id: FileId, file: &File) -> io::Result<()> {
+        while self.0.state.borrow_mut().files.forget_holders(id, FORGOTTEN_MAX) {
+            self.0.reactor.yield_now().await;
+        }
         // Nothing of this or a later sequence was ever written to it.
         let generation = self.0.state.borrow().next_sequence;
         if let Err(error) = self.write_header(file, generation).await {

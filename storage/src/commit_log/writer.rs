@@ -47,8 +47,10 @@ pub(crate) struct Parts {
     pub(crate) direct: bool,
     pub(crate) reserve: Reserve,
     pub(crate) presence: Presence,
-    /// Bytes of a file.
+    /// Bytes of a file,
     pub(crate) file_bytes: u64,
+    /// and of batches in it, which stay in memory meanwhile.
+    pub(crate) file_batch_bytes: u64,
     pub(crate) files_max: usize,
     /// Pause before a file is tried again for which there was no space.
     pub(crate) no_space_retry: Duration,
@@ -107,6 +109,8 @@ pub(super) struct State {
     /// No log is asked to give a full file back before this: some have been.
     pub(super) ask_at: Option<Monotonic>,
     pub(super) is_tended: bool,
+    /// What is to be asked of logs in good time, as a part of what is left: see `keep_up`.
+    pub(super) asks_due: u64,
     /// Logs that were let go of with bytes that only the commit log has.
     abandoned: HashSet<LogKey>,
 }
@@ -133,7 +137,7 @@ impl CommitLog {
     /// The commit log of a shard in the data folder `data`. Nothing is made before it is wanted.
     pub(crate) fn new(data: &Path, parts: Parts) -> Self {
         let file_bytes = align_down(parts.file_bytes.min(FILE_BYTES_MAX));
-        let share = align_down(file_bytes / (WRITES_PER_FILE_MIN + 1));
+        let share = align_down(file_bytes.min(parts.file_batch_bytes) / (WRITES_PER_FILE_MIN + 1));
         assert!(share >= BLOCK_BYTES, "commit-log files of {file_bytes} bytes");
         let write_bytes_max = usize::try_from(share).map_or(WRITE_BYTES_MAX, |share| share.min(WRITE_BYTES_MAX));
         Self(Rc::new(Inner {
@@ -157,6 +161,7 @@ impl CommitLog {
                 renew_at: None,
                 ask_at: None,
                 is_tended: false,
+                asks_due: 0,
                 abandoned: HashSet::new(),
             }),
             choice: RefCell::new(Choice::new(parts.write_back_bytes)),
@@ -304,10 +309,19 @@ impl CommitLog {
             header.seal(bytes);
         }
         state.next_sequence = write.sequence + 1;
-        state.files.took(write.place.id, padded as u64);
+        let share = self.share(padded as u64, write.bytes as u64);
+        state.files.took(write.place.id, padded as u64, share);
+        self.keep_up(state, share);
         let (sequence, file, position) = (write.sequence, write.place.file.clone(), write.place.position);
         state.in_flight.push(write);
         Some((sequence, buf, padded, file, position))
+    }
+
+    /// How much of a file a write takes up that is `padded` bytes long and has `bytes`: as many of its bytes, or, if that
+    /// is more, the same part of them as of the bytes that its batches may have.
+    fn share(&self, padded: u64, bytes: u64) -> u64 {
+        let parts = &self.0.parts;
+        padded.max(bytes.saturating_mul(parts.file_bytes) / parts.file_batch_bytes.max(1))
     }
 
     fn end_write(&self, sequence: u64, bytes: usize, buf: AlignedBuf, result: io::Result<()>) {

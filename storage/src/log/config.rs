@@ -97,8 +97,8 @@ pub struct StorageOptions {
     pub range_bytes_min: usize,
     /// When small commits go through the commit log.
     pub commit_log: CommitLogUse,
-    /// Bytes of one file of the commit log. All of them together hold at most a quarter of the reactor's pool, as what
-    /// is in the commit log alone stays in memory.
+    /// Bytes of one file of the commit log. The batches in all of them together take at most a quarter of the reactor's
+    /// pool, as what is in the commit log alone stays in memory; the files are larger, as each write takes whole blocks.
     pub commit_log_file_bytes: u64,
     /// Files of the commit log.
     pub commit_log_files_max: usize,
@@ -126,8 +126,8 @@ impl Default for StorageOptions {
             data_folders: 1,
             range_bytes_min: 64 << 10,
             commit_log: CommitLogUse::default(),
-            commit_log_file_bytes: 16 << 20,
-            commit_log_files_max: 4,
+            commit_log_file_bytes: 32 << 20,
+            commit_log_files_max: 8,
             write_back_bytes: 512 << 10,
             break_durability_for_a_test: false,
         }

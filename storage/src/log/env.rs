@@ -32,6 +32,9 @@ const LOG_FILES_BYTES: u64 = 4 * BLOCK_BYTES;
 
 /// The least bytes of a file of the commit log.
 const COMMIT_LOG_FILE_BYTES_MIN: u64 = 64 << 10;
+/// A file of the commit log is at most so many times as large as the batches in it may be: more would only be used by
+/// records of less than 512 bytes that come alone, each of which takes a block.
+const FILE_BYTES_FOR_A_BYTE: u64 = 8;
 
 #[derive(Default)]
 struct Checkpoint {
@@ -119,7 +122,7 @@ impl StorageEnv {
         let mut options = options;
         options.tail_cache_bytes_max = options.tail_cache_bytes_max.min(reactor.pool().budget() / 2);
         let files = options.commit_log_files_max.max(1) * options.data_folders.max(1);
-        let logs_share = reactor.pool().budget() as u64 / 4 / files as u64;
+        let batches = (reactor.pool().budget() as u64 / 4 / files as u64).max(COMMIT_LOG_FILE_BYTES_MIN);
         let presence = Presence::of(&reactor, &data);
         let parts = Parts {
             presence: presence.clone(),
@@ -127,7 +130,8 @@ impl StorageEnv {
             shard,
             direct: options.direct,
             reserve: reserve.clone(),
-            file_bytes: options.commit_log_file_bytes.min(logs_share).max(COMMIT_LOG_FILE_BYTES_MIN),
+            file_bytes: options.commit_log_file_bytes.clamp(COMMIT_LOG_FILE_BYTES_MIN, batches * FILE_BYTES_FOR_A_BYTE),
+            file_batch_bytes: batches,
             files_max: options.commit_log_files_max,
             no_space_retry: options.no_space_retry,
             write_back_bytes: options.write_back_bytes,

@@ -8,9 +8,9 @@
 
 use super::env::StorageEnv;
 use super::segment_write::Reach;
-use super::state::Status;
+use super::state::{State, Status};
 use super::{Inner, Log};
-use crate::commit_log::Holder;
+use crate::commit_log::{FileId, Holder};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Weak;
@@ -100,15 +100,22 @@ impl Inner {
 }
 
 impl Holder for Inner {
-    fn ask_write_back(&self) -> bool {
-        let can_be = {
-            let state = self.state.borrow();
-            let is_alive = matches!(state.status, Status::Open | Status::NoSpace);
-            is_alive && state.first_unwritten().is_some_and(|s| s.written < s.durable)
-        };
+    fn can_do_without(&self, file: FileId) -> bool {
+        let state = self.state.borrow();
+        state.marks.iter().any(|mark| mark.file == file) && state.can_be_written_back()
+    }
+
+    fn ask_write_back(&self) {
+        let can_be = self.state.borrow().can_be_written_back();
         if can_be {
             self.want_write_back();
         }
-        can_be
+    }
+}
+
+impl State {
+    fn can_be_written_back(&self) -> bool {
+        let is_alive = matches!(self.status, Status::Open | Status::NoSpace);
+        is_alive && self.first_unwritten().is_some_and(|s| s.written < s.durable)
     }
 }

@@ -15,6 +15,7 @@ use super::row;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Definition] = &[
     row("corelog.commit.log", String, Some("auto"), OneOf(&["auto", "always", "never"]), Low, ReadOnly, Acts, "Whether small commits of many partitions of a core go through a log that they share, in one durable write, and to their segments later. `auto`: when that costs less, as measured."),
+    row("corelog.commit.log.bytes", Long, Some("268435456"), AtLeast(524288), Medium, ReadOnly, Acts, "Disk space of a core's commit log in a data folder, in eight files that are made as they are wanted. The more, the fewer and larger are the writes to segments where many partitions take few records each; a start after a crash reads it. A quarter of the core's memory is room for the records in it."),
     row("corelog.connection.progress.timeout.ms", Long, Some("30000"), AtLeast(1), Medium, ReadOnly, Acts, "A connection is closed when for this long not one byte more comes of a request that has begun, or not one byte more of an answer is taken."),
     row("corelog.connections.per.core.max", Int, Some("16384"), AtLeast(1), Medium, ReadOnly, Acts, "How many connections one core serves; more are refused. `max.connections` bounds the whole broker."),
     row("corelog.core.map.file", String, None, Any, Low, ReadOnly, Acts, "A TOML file that pins topics and partitions to shards; the rest is placed by default. Not set: `core-map.toml` in the data folder, if it is there."),
