@@ -360,5 +360,5 @@ fn a_log_that_gets_little_is_written_back_once_while_the_commit_log_goes_round()
     let (commits, write_backs) = (after.logged_commits - before.logged_commits, after.write_backs - before.write_backs);
     assert!(after.log_recycles > before.log_recycles + 16, "{after:?}");
     assert!(commits > 30 * write_backs, "{write_backs} write-backs for {commits} commits");
-    assert_eq!(after.commits - before.commits, 0, "no commit had to go to its segment itself");
+    assert_eq!(after.log_no_place, before.log_no_place, "{commits} commits, {before:?} {after:?}");
 }
