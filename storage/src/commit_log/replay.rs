@@ -30,9 +30,11 @@ use crate::disk::checkpoint::{CheckpointSet, LogKey};
 use crate::disk::files::unlink_if_there;
 use crate::ids::Offset;
 use corelog_reactor::{File, OpenHow, Reactor};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What stands in the name of a damaged file, before the sequence,
@@ -79,33 +81,59 @@ impl DoneWith {
     }
 }
 
-/// Reads entries' batches, of one file after the other.
-pub struct EntryReader<'r> {
-    reactor: &'r Reactor,
-    open: Option<(Arc<Path>, File)>,
+/// Reads entries' batches. A file stays open while anybody reads: at a start thousands of logs do, and each has entries in
+/// all of them.
+pub struct EntryReader {
+    reactor: Reactor,
+    readers: Cell<usize>,
+    files: RefCell<HashMap<Arc<Path>, Rc<File>>>,
 }
 
-impl<'r> EntryReader<'r> {
+/// One who reads entries.
+pub struct Reading<'r>(&'r EntryReader);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.readers.set(self.0.readers.get() - 1);
+        if self.0.readers.get() == 0 {
+            self.0.files.borrow_mut().clear();
+        }
+    }
+}
+
+impl EntryReader {
     /// Nothing is open yet.
     #[must_use]
-    pub const fn new(reactor: &'r Reactor) -> Self {
-        Self { reactor, open: None }
+    pub fn new(reactor: Reactor) -> Self {
+        Self { reactor, readers: Cell::default(), files: RefCell::default() }
     }
 
+    /// Begins to read.
+    #[must_use]
+    pub fn begin(&self) -> Reading<'_> {
+        self.readers.set(self.readers.get() + 1);
+        Reading(self)
+    }
+
+    async fn file(&self, path: &Arc<Path>) -> io::Result<Rc<File>> {
+        let open = self.files.borrow().get(path).cloned();
+        if let Some(file) = open {
+            return Ok(file);
+        }
+        let file = Rc::new(self.reactor.open(path, OpenHow::read()).await?);
+        self.files.borrow_mut().insert(path.clone(), file.clone());
+        Ok(file)
+    }
+}
+
+impl Reading<'_> {
     /// The batches of an entry that is sound. They were checked at the start, and are to be checked again.
     ///
     /// # Errors
     /// As the disk gives them.
-    pub async fn read(&mut self, entry: &Entry) -> io::Result<Vec<u8>> {
-        if self.open.as_ref().is_none_or(|(path, _)| *path != entry.file) {
-            let file = self.reactor.open(&entry.file, OpenHow::read()).await?;
-            self.open = Some((entry.file.clone(), file));
-        }
+    pub async fn read(&self, entry: &Entry) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; entry.bytes as usize];
-        let have = match &self.open {
-            Some((_, file)) => read_up_to(file, &mut bytes, entry.at).await?,
-            None => 0,
-        };
+        let have = read_up_to(&*self.0.file(&entry.file).await?, &mut bytes, entry.at).await?;
         if have < bytes.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

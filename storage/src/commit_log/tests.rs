@@ -193,7 +193,7 @@ async fn check(reactor: Reactor, replay: Rc<Replay>, partition: i32, acked: i64)
         }
         end = Some(entry.end.0);
         assert_eq!(entry.position, entry.start.0 as u64 * 10);
-        let bytes = EntryReader::new(&reactor).read(&entry).await.unwrap();
+        let bytes = EntryReader::new(reactor.clone()).begin().read(&entry).await.unwrap();
         assert!(bytes.len() == entry.bytes as usize && bytes.iter().all(|b| *b == byte_of(partition, entry.start.0)));
     }
     let end = end.unwrap_or(0);

@@ -10,7 +10,7 @@ use super::event::Event;
 use super::health::Health;
 use super::removal::Removals;
 use super::write_back::WriteBacks;
-use crate::commit_log::replay::Replay;
+use crate::commit_log::replay::{EntryReader, Replay};
 use crate::commit_log::{CommitLog, Parts};
 use crate::disk::checkpoint::{CheckpointEntry, CheckpointSet, LogKey};
 use crate::disk::datadir::{DataShare, checkpoint_path};
@@ -71,6 +71,7 @@ struct Inner {
     data_synced: Event,
     replay: Arc<Replay>,
     commit_log: CommitLog,
+    entry_reader: EntryReader,
     write_backs: WriteBacks,
     removals: Removals,
     counters: Cell<StorageCounters>,
@@ -145,6 +146,7 @@ impl StorageEnv {
             health: Health::of(presence),
             replay,
             commit_log,
+            entry_reader: EntryReader::new(reactor.clone()),
             write_backs: WriteBacks::default(),
             removals: Removals::default(),
             reactor,
@@ -301,6 +303,10 @@ impl StorageEnv {
 
     pub(crate) fn commit_log(&self) -> &CommitLog {
         &self.0.commit_log
+    }
+
+    pub(super) fn entry_reader(&self) -> &EntryReader {
+        &self.0.entry_reader
     }
 
     pub(crate) fn write_backs(&self) -> &WriteBacks {

@@ -22,7 +22,7 @@ use super::names::{LOG, segment_path};
 use super::recover::{Recovery, failed};
 use super::recover_read::Scanned;
 use crate::batch::Batches;
-use crate::commit_log::replay::{Entry, EntryReader};
+use crate::commit_log::replay::Entry;
 use crate::disk::files::{read_full, write_full};
 use crate::disk::{BLOCK_BYTES, align_down, align_up};
 use crate::ids::Offset;
@@ -82,7 +82,7 @@ impl Recovery<'_> {
         entries: &[Entry],
     ) -> Result<Option<FenceReason>, OpenError> {
         let path = segment_path(self.folder, base, LOG);
-        let mut reader = EntryReader::new(self.env.reactor());
+        let reader = self.env.entry_reader().begin();
         let mut missing = Missing::behind(scanned);
         let mut expected = scanned.next;
         for entry in entries {
