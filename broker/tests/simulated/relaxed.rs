@@ -172,7 +172,7 @@ fn after_a_failed_write_the_partition_takes_no_more_and_others_do_and_what_was_a
     scene.world.disk(scene.broker.node()).set_fault(|op| {
         // The commit log, too: it would take them for the partition.
         let path = op.path.to_string_lossy();
-        let hit = op.kind.is_write() && (path.contains("relaxed-0") || path.contains("commit-log"));
+        let hit = op.kind.is_write() && (path.contains("relaxed-0") || path.contains("/.commit/"));
         hit.then_some(DiskFault::Errno(libc::EIO))
     });
     let (lost, lines) = logged(|| {
